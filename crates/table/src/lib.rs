@@ -16,7 +16,7 @@ mod listener;
 pub use backend::{Backend, BackendFault, Backends};
 pub use certificate::{InvalidKeyPair, KeyPair};
 pub use host_map::HostMap;
-pub use http_route::{HeaderChange, HttpFilters, HttpMatch, HttpRequestHead, HttpRoute, HttpRoutes, PathMatch, Redirect};
-pub use listener::{
-    HttpListener, ListenerId, Port, PortKey, RouteId, Table, TcpRoute, TlsListener, TlsService,
+pub use http_route::{
+    HeaderChange, HttpFilters, HttpMatch, HttpRequestHead, HttpRoute, HttpRoutes, PathMatch, Redirect,
 };
+pub use listener::{HttpListener, ListenerId, Port, PortKey, RouteId, Table, TcpRoute, TlsListener, TlsService};

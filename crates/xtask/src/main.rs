@@ -1,2 +1,37 @@
-//! See ARCHITECTURE.md.
-fn main() {}
+//! Tasks of the repository: `cargo xtask --help` lists them.
+
+mod arrows;
+mod check;
+mod run;
+mod test;
+mod tools;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of the repository
+///
+/// Everything that a task needs it installs or builds itself, once, into a cache folder outside the clone
+/// (`$PORTREEVE_CACHE`, else `~/.cache/portreeve`), and says so.
+///
+/// Example: cargo xtask test
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run every test: unit, property, golden and end to end
+    Test,
+    /// Run the static checks: formatting, lints, dependencies, documentation, arrows between crates
+    Check,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().task {
+        Task::Test => test::run(),
+        Task::Check => check::run(),
+    }
+}

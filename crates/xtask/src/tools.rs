@@ -1,0 +1,58 @@
+//! The programs that tests and checks need beside the Rust toolchain.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+
+use crate::run::{cargo, step};
+
+const CARGO_DENY: &str = "0.20.2";
+
+/// Debian packages of the TLS and HTTP clients that the end-to-end tests drive, by the program that they bring.
+const CLIENTS: &[(&str, &str)] = &[("curl", "curl"), ("openssl", "openssl"), ("python3", "python3")];
+
+/// Installs the clients that are missing, where the system is a Debian and we may.
+pub(crate) fn ensure_clients() -> anyhow::Result<()> {
+    let missing: Vec<_> =
+        CLIENTS.iter().filter(|(program, _)| !is_on_path(program)).map(|(_, package)| *package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    step("update the package lists", Command::new("apt-get").args(["update", "-q"]))?;
+    step(
+        &format!("install {}", missing.join(", ")),
+        Command::new("apt-get").args(["install", "-y", "-q", "--no-install-recommends"]).args(&missing),
+    )
+    .with_context(|| format!("the end-to-end tests need {}: install it by hand", missing.join(", ")))
+}
+
+/// The path of cargo-deny, built once for each version.
+pub(crate) fn cargo_deny() -> anyhow::Result<PathBuf> {
+    let root = cache()?.join("tools").join(format!("cargo-deny-{CARGO_DENY}"));
+    let program = root.join("bin/cargo-deny");
+    if !program.exists() {
+        step(
+            &format!("build cargo-deny {CARGO_DENY} (once, some minutes)"),
+            cargo(&["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root"]).arg(&root),
+        )?;
+    }
+    Ok(program)
+}
+
+/// Where tools are kept between runs, outside the clone.
+fn cache() -> anyhow::Result<PathBuf> {
+    match (std::env::var_os("PORTREEVE_CACHE"), std::env::var_os("HOME")) {
+        (Some(cache), _) => Ok(cache.into()),
+        (None, Some(home)) => Ok(Path::new(&home).join(".cache/portreeve")),
+        (None, None) => {
+            anyhow::bail!("neither PORTREEVE_CACHE nor HOME is set: set one to a folder that may be written")
+        }
+    }
+}
+
+fn is_on_path(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok()
+}
