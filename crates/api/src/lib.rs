@@ -1,1 +1,22 @@
-//! See ARCHITECTURE.md.
+//! NebariApp, Tenant and the other kinds that Portreeve reads or writes, as they travel on the wire.
+//!
+//! The types are what the API server stores: `plan` parses them into what it decides on. Their serde defaults are the
+//! defaults of the schema, so that a manifest read from a file and one read from an API server are the same value.
+//!
+//! Room rule: no client, no async, no decisions.
+
+pub mod cert_manager;
+pub mod conditions;
+pub mod envoy_gateway;
+pub mod names;
+pub mod nebari_app;
+mod schema_parts;
+pub mod shared;
+pub mod tenant;
+
+pub use cert_manager::{Certificate, CertificateSpec};
+pub use envoy_gateway::{SecurityPolicy, SecurityPolicySpec};
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+pub use nebari_app::{NebariApp, NebariAppSpec, NebariAppStatus};
+pub use shared::{Claim, GatewayReference, ServiceReference};
+pub use tenant::{Tenant, TenantSpec, TenantStatus};

@@ -1,0 +1,205 @@
+//! The types and reasons of conditions, and the reasons of events.
+//!
+//! They are part of the contract with people and programs that read them: a value, once released, stays.
+
+/// Whether an app or a tenant is served as it asks. On both kinds, and on every entry of `status.tcp`.
+pub const READY: &str = "Ready";
+
+// NebariApp
+
+/// Whether the app's certificate and HTTPS listener are there.
+pub const TLS_READY: &str = "TLSReady";
+/// Whether the app's HTTPRoutes are there.
+pub const ROUTING_READY: &str = "RoutingReady";
+/// Whether sign-in is in force.
+pub const AUTH_READY: &str = "AuthReady";
+/// Whether every entry of `routing.tcp` is served; absent without entries.
+pub const TCP_ROUTING_READY: &str = "TCPRoutingReady";
+
+/// Reasons of conditions. One that an event shares is here too.
+pub mod reasons {
+    // Ready of a NebariApp
+
+    /// Unknown: something is still under way.
+    pub const RECONCILING: &str = "Reconciling";
+    /// True: the app is served as it asks.
+    pub const RECONCILE_SUCCESS: &str = "ReconcileSuccess";
+    /// True: the spec is well; superseded before the status is written.
+    pub const VALIDATION_SUCCESS: &str = "ValidationSuccess";
+    /// False: an effect failed.
+    pub const FAILED: &str = "Failed";
+    /// False: the namespace lacks the label [`crate::names::labels::MANAGED`].
+    pub const NAMESPACE_NOT_OPTED_IN: &str = "NamespaceNotOptedIn";
+    /// False: a name that is derived from the app has more than 253 characters.
+    pub const RESOURCE_NAME_TOO_LONG: &str = "ResourceNameTooLong";
+    /// False: the Service, or its port, is not there.
+    pub const SERVICE_NOT_FOUND: &str = "ServiceNotFound";
+
+    // TLSReady
+
+    /// True: the issued certificate is ready and the listener has it.
+    pub const TLS_CONFIGURED: &str = "TLSConfigured";
+    /// True: the listener has the certificate of the named Secret.
+    pub const USER_PROVIDED_SECRET_READY: &str = "UserProvidedSecretReady";
+    /// False, by choice: the app is served over plain HTTP.
+    pub const TLS_DISABLED: &str = "TLSDisabled";
+    /// False, by choice of the platform: the app is served on the shared HTTPS listener.
+    pub const CLUSTER_ISSUER_NOT_CONFIGURED: &str = "ClusterIssuerNotConfigured";
+    /// False: the certificate is not issued yet.
+    pub const CERTIFICATE_NOT_READY: &str = "CertificateNotReady";
+    /// False: the Certificate could not be written.
+    pub const CERTIFICATE_FAILED: &str = "CertificateFailed";
+    /// False: the Certificate could not be read.
+    pub const CERTIFICATE_CHECK_FAILED: &str = "CertificateCheckFailed";
+    /// False: a Certificate that is no longer wanted could not be removed.
+    pub const CERTIFICATE_CLEANUP_FAILED: &str = "CertificateCleanupFailed";
+    /// False: the named Secret is not there.
+    pub const USER_PROVIDED_SECRET_NOT_FOUND: &str = "UserProvidedSecretNotFound";
+    /// False: the named Secret is not of type `kubernetes.io/tls`, or one of its two values is empty.
+    pub const USER_PROVIDED_SECRET_INVALID_TYPE: &str = "UserProvidedSecretInvalidType";
+    /// False: the named Secret could not be read.
+    pub const USER_PROVIDED_SECRET_CHECK_FAILED: &str = "UserProvidedSecretCheckFailed";
+    /// False: another listener has the same port and host name.
+    pub const GATEWAY_LISTENER_CONFLICT: &str = "GatewayListenerConflict";
+    /// False: the listener could not be written.
+    pub const GATEWAY_LISTENER_FAILED: &str = "GatewayListenerFailed";
+
+    // RoutingReady
+
+    /// True: the HTTPRoute was made.
+    pub const HTTP_ROUTE_CREATED: &str = "HTTPRouteCreated";
+    /// True: the HTTPRoute is as it should be.
+    pub const HTTP_ROUTE_READY: &str = "HTTPRouteReady";
+    /// False, by choice: the app asks for no routes.
+    pub const ROUTING_NOT_CONFIGURED: &str = "RoutingNotConfigured";
+    /// False: the HTTPRoute could not be put together.
+    pub const BUILD_FAILED: &str = "BuildFailed";
+    /// False: the HTTPRoute could not be made.
+    pub const CREATION_FAILED: &str = "CreationFailed";
+    /// False: the HTTPRoute could not be changed.
+    pub const UPDATE_FAILED: &str = "UpdateFailed";
+
+    // AuthReady
+
+    /// True: sign-in is in force.
+    pub const AUTH_CONFIGURED: &str = "AuthConfigured";
+    /// False, by choice: the app asks for no sign-in.
+    pub const AUTH_DISABLED: &str = "AuthDisabled";
+    /// False: no SecurityPolicy targets the main route, so no route is made.
+    pub const POLICY_MISSING: &str = "PolicyMissing";
+    /// False: sign-in at the gateway cannot be put in front of routes that the app makes itself.
+    pub const AUTH_NEEDS_OPERATOR_ROUTES: &str = "AuthNeedsOperatorRoutes";
+    /// False: there is no such provider.
+    pub const INVALID_PROVIDER: &str = "InvalidProvider";
+    /// False: the provider cannot make clients; write `provisionClient: false`.
+    pub const PROVISIONING_NOT_SUPPORTED: &str = "ProvisioningNotSupported";
+    /// False: the OIDC client could not be made.
+    pub const PROVISIONING_FAILED: &str = "ProvisioningFailed";
+    /// False: the app's right to read its client Secret could not be written.
+    pub const RBAC_FAILED: &str = "RBACFailed";
+    /// False: token exchange could not be set up.
+    pub const TOKEN_EXCHANGE_FAILED: &str = "TokenExchangeFailed";
+    /// False: the client Secret is not there, or lacks a key.
+    pub const VALIDATION_FAILED: &str = "ValidationFailed";
+    /// False: the SecurityPolicy could not be written.
+    pub const SECURITY_POLICY_FAILED: &str = "SecurityPolicyFailed";
+    /// False: a SecurityPolicy that is no longer wanted could not be removed.
+    pub const SECURITY_POLICY_CLEANUP_FAILED: &str = "SecurityPolicyCleanupFailed";
+
+    // TCPRoutingReady and the entries of `status.tcp`, in the order in which the first that applies is reported
+
+    /// True: every granted listener is programmed, and every route that Portreeve made is accepted.
+    pub const LISTENERS_PROGRAMMED: &str = "ListenersProgrammed";
+    /// Unknown: the gateway has not answered yet.
+    pub const PENDING: &str = "Pending";
+    /// False: an entry of `sniHostnames` is no host name.
+    pub const INVALID_SNI: &str = "InvalidSNI";
+    /// False: a route needs at least one name (TLSRoute v1).
+    pub const SNI_HOSTNAMES_REQUIRED: &str = "SNIHostnamesRequired";
+    /// False: a pattern cannot be said in a route; drop `service`, or write exact names.
+    pub const SNI_PATTERN_NEEDS_APP_ROUTES: &str = "SNIPatternNeedsAppRoutes";
+    /// False: the port serves HTTP or HTTPS.
+    pub const PORT_RESERVED: &str = "PortReserved";
+    /// False: the platform does not give this name to this namespace.
+    pub const HOSTNAME_NOT_ALLOWED: &str = "HostnameNotAllowed";
+    /// False: another owner has the name, or one that overlaps it.
+    pub const HOSTNAME_CONFLICT: &str = "HostnameConflict";
+    /// False: another owner has the port.
+    pub const PORT_CONFLICT: &str = "PortConflict";
+    /// False: the listeners do not fit the object that should have them.
+    pub const TOO_MANY_LISTENERS: &str = "TooManyListeners";
+    /// False: an object of that name is there which Portreeve did not make.
+    pub const FOREIGN_OBJECT: &str = "ForeignObject";
+    /// False: the Gateway is not there.
+    pub const GATEWAY_NOT_FOUND: &str = "GatewayNotFound";
+    /// False: the cluster has no ListenerSet.
+    pub const LISTENER_SET_UNSUPPORTED: &str = "ListenerSetUnsupported";
+    /// False: the cluster has no TLSRoute.
+    pub const TLS_ROUTE_UNSUPPORTED: &str = "TLSRouteUnsupported";
+    /// False: the Service is in another namespace, which has no ReferenceGrant for it.
+    pub const REF_NOT_PERMITTED: &str = "RefNotPermitted";
+    /// False: the Gateway does not allow ListenerSets of this namespace.
+    pub const LISTENER_SET_NOT_ALLOWED: &str = "ListenerSetNotAllowed";
+    /// False: no controller has answered within 60 seconds.
+    pub const LISTENER_SET_IGNORED: &str = "ListenerSetIgnored";
+    /// False: the gateway says that a listener conflicts with another.
+    pub const LISTENER_CONFLICTED: &str = "ListenerConflicted";
+    /// False: the gateway cannot open the port.
+    pub const PORT_UNAVAILABLE: &str = "PortUnavailable";
+    /// False: the gateway has a listener but does not serve it.
+    pub const LISTENER_NOT_PROGRAMMED: &str = "ListenerNotProgrammed";
+    /// False: the gateway does not accept a route.
+    pub const ROUTE_NOT_ACCEPTED: &str = "RouteNotAccepted";
+    /// False: the gateway cannot resolve what a route refers to.
+    pub const ROUTE_REFS_NOT_RESOLVED: &str = "RouteRefsNotResolved";
+    /// False: a route of the app has a name outside the pattern.
+    pub const ROUTE_HOSTNAME_OUTSIDE_PATTERN: &str = "RouteHostnameOutsidePattern";
+    /// False: the port does not answer.
+    pub const DIAL_FAILED: &str = "DialFailed";
+
+    // Ready of a Tenant
+
+    /// True: the tenant is usable.
+    pub const PROVISIONED: &str = "Provisioned";
+    /// False: the tenant is being made.
+    pub const PROVISIONING: &str = "Provisioning";
+    /// False: the spec asks for something that cannot be.
+    pub const INVALID_SPEC: &str = "InvalidSpec";
+    /// False: the tenant's namespace could not be had.
+    pub const NAMESPACE_FAILED: &str = "NamespaceFailed";
+    /// False: the quota or the limits could not be written.
+    pub const QUOTA_FAILED: &str = "QuotaFailed";
+    /// False: the API server's name could not be served.
+    pub const NETWORKING_FAILED: &str = "NetworkingFailed";
+    /// False: the apps' names could not be served.
+    pub const APPS_NETWORKING_FAILED: &str = "AppsNetworkingFailed";
+}
+
+/// Reasons of events that are not reasons of a condition too.
+pub mod events {
+
+    /// Normal: an app is being removed.
+    pub const CLEANUP: &str = "Cleanup";
+    /// Warning: public routes mean nothing without sign-in.
+    pub const PUBLIC_ROUTES_IGNORED: &str = "PublicRoutesIgnored";
+    /// Normal: a listener was added.
+    pub const GATEWAY_LISTENER_ADDED: &str = "GatewayListenerAdded";
+    /// Normal: a listener was removed.
+    pub const GATEWAY_LISTENER_REMOVED: &str = "GatewayListenerRemoved";
+    /// Normal: a Certificate was made.
+    pub const CERTIFICATE_CREATED: &str = "CertificateCreated";
+    /// Normal: a Certificate was changed.
+    pub const CERTIFICATE_UPDATED: &str = "CertificateUpdated";
+    /// Normal: a Certificate was removed.
+    pub const CERTIFICATE_DELETED: &str = "CertificateDeleted";
+    /// Normal: an HTTPRoute was changed.
+    pub const HTTP_ROUTE_UPDATED: &str = "HTTPRouteUpdated";
+    /// Normal: an HTTPRoute was removed.
+    pub const HTTP_ROUTE_DELETED: &str = "HTTPRouteDeleted";
+    /// Normal: the named Secret is served.
+    pub const USER_PROVIDED_SECRET_IN_USE: &str = "UserProvidedSecretInUse";
+    /// Warning: the named Secret cannot be served.
+    pub const USER_PROVIDED_SECRET_INVALID: &str = "UserProvidedSecretInvalid";
+    /// Normal: sign-in is in force.
+    pub const CONFIGURED: &str = "Configured";
+}

@@ -1,0 +1,88 @@
+//! Keys and values of labels and annotations, and the sets of labels that objects carry.
+
+use std::collections::BTreeMap;
+
+/// Label of a namespace whose apps are served: the value must be [`TRUE`].
+pub const MANAGED: &str = "nebari.dev/managed";
+
+/// The value that says yes, of a label or an annotation.
+pub const TRUE: &str = "true";
+
+/// The value that says no, of a label or an annotation.
+pub const FALSE: &str = "false";
+
+/// Label: who manages an object.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// Label: what an object belongs to.
+pub const NAME: &str = "app.kubernetes.io/name";
+
+/// Label: which one of [`NAME`] an object belongs to.
+pub const INSTANCE: &str = "app.kubernetes.io/instance";
+
+/// Value of [`MANAGED_BY`] on objects of a NebariApp.
+pub const NEBARI_OPERATOR: &str = "nebari-operator";
+
+/// Value of [`NAME`] on objects of a NebariApp.
+pub const NEBARI_APP: &str = "nebariapp";
+
+/// Label: the app that a Certificate or a ListenerSet belongs to.
+pub const NEBARI_APP_NAME: &str = "nebari.dev/nebariapp-name";
+
+/// Label: the namespace of the app that a Certificate belongs to.
+pub const NEBARI_APP_NAMESPACE: &str = "nebari.dev/nebariapp-namespace";
+
+/// Label: what a route is for, [`PUBLIC_ROUTE`] or [`TCP_ROUTE`]; absent on an app's main HTTPRoute.
+pub const ROUTE_TYPE: &str = "nebari.dev/route-type";
+
+/// Value of [`ROUTE_TYPE`] on the HTTPRoute of `publicRoutes`.
+pub const PUBLIC_ROUTE: &str = "public";
+
+/// Value of [`ROUTE_TYPE`] on the TLSRoute of an entry of `routing.tcp`.
+pub const TCP_ROUTE: &str = "tcp";
+
+/// Annotation of an HTTPRoute: whether its app is served over HTTPS, [`TRUE`] or [`FALSE`].
+pub const TLS_ENABLED: &str = "nebari.dev/tls-enabled";
+
+/// Annotation of a NebariApp: any text asks for its OIDC client to be made again; removed once it has been.
+pub const FORCE_REPROVISION: &str = "nebari.dev/force-reprovision";
+
+/// Value of [`MANAGED_BY`] on objects of a Tenant.
+pub const KUBESPACES_OPERATOR: &str = "kubespaces-operator";
+
+/// Label: the tenant that an object or a namespace belongs to. On a namespace it opens the tenant's listener, so
+/// nobody but Portreeve may set it.
+pub const TENANT: &str = "kubespaces.io/tenant";
+
+/// Annotation: the name that external-dns publishes.
+pub const EXTERNAL_DNS_HOSTNAME: &str = "external-dns.alpha.kubernetes.io/hostname";
+
+/// Annotation: where the name that external-dns publishes leads.
+pub const EXTERNAL_DNS_TARGET: &str = "external-dns.alpha.kubernetes.io/target";
+
+/// Label that Kubernetes sets on every namespace to its own name, and that nobody can change.
+pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+/// Labels of an app's routes and of its OIDC client Secret.
+pub fn of_app(app: &str) -> BTreeMap<String, String> {
+    set([(NAME, NEBARI_APP), (INSTANCE, app), (MANAGED_BY, NEBARI_OPERATOR)])
+}
+
+/// Labels of an app's Certificate, which may be in another namespace than the app.
+pub fn of_app_certificate(app: &str, namespace: &str) -> BTreeMap<String, String> {
+    set([(MANAGED_BY, NEBARI_OPERATOR), (NEBARI_APP_NAME, app), (NEBARI_APP_NAMESPACE, namespace)])
+}
+
+/// Labels of an app's ListenerSet.
+pub fn of_app_listeners(app: &str) -> BTreeMap<String, String> {
+    set([(MANAGED_BY, NEBARI_OPERATOR), (NEBARI_APP_NAME, app)])
+}
+
+/// Labels of a tenant's objects and of its namespace.
+pub fn of_tenant(tenant: &str) -> BTreeMap<String, String> {
+    set([(MANAGED_BY, KUBESPACES_OPERATOR), (TENANT, tenant)])
+}
+
+fn set<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}

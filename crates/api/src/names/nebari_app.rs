@@ -1,0 +1,80 @@
+//! Names that derive from a NebariApp.
+
+use sha2::{Digest, Sha256};
+
+/// Finalizer of a NebariApp.
+pub const FINALIZER: &str = "apps.nebari.dev/finalizer";
+
+/// The main HTTPRoute, in the app's namespace.
+pub fn http_route(app: &str) -> String {
+    format!("{app}-route")
+}
+
+/// The HTTPRoute of `publicRoutes`, in the app's namespace.
+pub fn public_http_route(app: &str) -> String {
+    format!("{app}-public-route")
+}
+
+/// The SecurityPolicy of the main HTTPRoute, in the app's namespace.
+pub fn security_policy(app: &str) -> String {
+    format!("{app}-security")
+}
+
+/// The Secret of the OIDC client, in the app's namespace.
+pub fn oidc_client_secret(app: &str) -> String {
+    format!("{app}-oidc-client")
+}
+
+/// The Role and RoleBinding by which the app reads that Secret.
+pub fn oidc_secret_reader(app: &str) -> String {
+    format!("{app}-oidc-secret-reader")
+}
+
+/// The Certificate of the app's host name.
+pub fn certificate(app: &str, namespace: &str) -> String {
+    format!("{app}-{namespace}-cert")
+}
+
+/// The Secret of that Certificate.
+pub fn certificate_secret(app: &str, namespace: &str) -> String {
+    format!("{app}-{namespace}-tls")
+}
+
+/// The ListenerSet with all listeners of the app, in the app's namespace.
+pub fn listener_set(app: &str) -> String {
+    format!("{app}-listeners")
+}
+
+/// The HTTPS listener of the app's host name.
+pub fn https_listener(app: &str, namespace: &str) -> String {
+    format!("tls-{app}-{namespace}")
+}
+
+/// The match-all listener of an entry of `routing.tcp`.
+pub fn tcp_listener(entry: &str) -> String {
+    format!("tcp-{entry}")
+}
+
+/// The listener of one name of an entry; `hostname` as it stands in the listener: exact or `*.suffix`, lower case.
+///
+/// The first 8 hexadecimal digits of the name's SHA-256 tell it from the others of its entry.
+pub fn tcp_listener_for(entry: &str, hostname: &str) -> String {
+    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(hostname));
+    format!("tcp-{entry}-{a:02x}{b:02x}{c:02x}{d:02x}")
+}
+
+/// The TLSRoute of an entry, in the app's namespace; an entry has no dot, so no two pairs share a name.
+pub fn tls_route(app: &str, entry: &str) -> String {
+    format!("{app}.{entry}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_listener_ends_in_the_first_digits_of_sha_256() {
+        // printf a.example.com | sha256sum
+        assert_eq!(tcp_listener_for("scheduler", "a.example.com"), "tcp-scheduler-7653e495");
+    }
+}
