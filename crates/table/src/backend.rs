@@ -33,40 +33,94 @@ pub enum BackendFault {
     NoEndpoint,
 }
 
+/// What [`Backends::choose`] came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<'a> {
+    /// The Service.
+    pub backend: &'a Backend,
+    /// What is left of the point: where within the backend's share it lies.
+    rest: u64,
+}
+
 impl Backends {
-    /// Chooses by weight; `seed` may be any number, and successive seeds visit every backend in proportion.
+    /// Chooses by weight: every backend has its part of the whole range of `u64`, and `point` lies in one of them.
     ///
-    /// `None` when there is no backend with a weight above 0: HTTP answers 500, TLS is closed.
-    pub fn choose(&self, seed: u64) -> Option<&Backend> {
-        let total: u64 = self.entries.iter().map(|backend| u64::from(backend.weight)).sum();
-        let mut point = seed.checked_rem(total)?;
-        self.entries.iter().find(|backend| {
+    /// Points that are spread evenly over the range give every backend its share. `None` when there is no backend
+    /// with a weight above 0: HTTP answers 500, TLS is closed.
+    pub fn choose(&self, point: u64) -> Option<Choice<'_>> {
+        let total = self.entries.iter().map(|backend| u64::from(backend.weight)).sum();
+        let (mut place, rest) = scale(point, total);
+        let backend = self.entries.iter().find(|backend| {
             let weight = u64::from(backend.weight);
-            let here = point < weight;
-            point = point.saturating_sub(weight);
+            let here = place < weight;
+            place = place.saturating_sub(weight);
             here
-        })
+        })?;
+        Some(Choice { backend, rest })
     }
+}
+
+impl<'a> Choice<'a> {
+    /// Every endpoint once, in the order in which to try them; the first is spread as evenly as the points were.
+    pub fn endpoints(&self) -> Result<impl Iterator<Item = SocketAddr> + use<'a>, BackendFault> {
+        let endpoints = self.backend.endpoints.as_deref().map_err(|fault| *fault)?;
+        let (first, _) = scale(self.rest, endpoints.len() as u64);
+        let (before, after) = endpoints.split_at(usize::try_from(first).unwrap_or_default());
+        Ok(after.iter().chain(before).copied())
+    }
+}
+
+/// Cuts the range of `u64` into `parts` equal ones: which of them `point` lies in, and where within it.
+fn scale(point: u64, parts: u64) -> (u64, u64) {
+    let (rest, part) = point.carrying_mul(parts, 0);
+    (part, rest)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn backend(service: &str, weight: u32) -> Backend {
-        Backend { service: service.into(), weight, endpoints: Err(BackendFault::NoEndpoint) }
+    /// Points in the middle of each of `count` equal parts of the range.
+    fn points(count: u64) -> impl Iterator<Item = u64> {
+        let part = u64::MAX / count;
+        (0..count).map(move |index| index * part + part / 2)
+    }
+
+    fn backend(service: &str, weight: u32, endpoints: &[&str]) -> Backend {
+        let endpoints: Arc<[SocketAddr]> = endpoints.iter().map(|endpoint| endpoint.parse().unwrap()).collect();
+        let endpoints = if endpoints.is_empty() { Err(BackendFault::NoEndpoint) } else { Ok(endpoints) };
+        Backend { service: service.into(), weight, endpoints }
     }
 
     #[test]
     fn the_choice_follows_the_weights() {
-        let backends = Backends { entries: vec![backend("a", 1), backend("b", 0), backend("c", 3)] };
-        let chosen: Vec<_> = (0..8).map(|seed| backends.choose(seed).unwrap().service.to_string()).collect();
-        assert_eq!(chosen, ["a", "c", "c", "c", "a", "c", "c", "c"]);
+        let backends = Backends { entries: vec![backend("a", 1, &[]), backend("b", 0, &[]), backend("c", 3, &[])] };
+        let chosen: Vec<_> = points(8).map(|point| &*backends.choose(point).unwrap().backend.service).collect();
+        assert_eq!(chosen, ["a", "a", "c", "c", "c", "c", "c", "c"]);
     }
 
     #[test]
     fn no_weight_is_no_choice() {
-        assert_eq!(Backends::default().choose(7), None);
-        assert_eq!(Backends { entries: vec![backend("a", 0)] }.choose(7), None);
+        assert!(Backends::default().choose(7).is_none());
+        assert!(Backends { entries: vec![backend("a", 0, &[])] }.choose(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn within_a_backend_every_endpoint_is_first_in_turn() {
+        let endpoints = ["192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"];
+        let backends = Backends { entries: vec![backend("a", 1, &["192.0.2.9:1"]), backend("b", 2, &endpoints)] };
+        let orders: Vec<Vec<String>> = points(9)
+            .map(|point| backends.choose(point).unwrap().endpoints().unwrap().map(|one| one.to_string()).collect())
+            .collect();
+        assert!(orders[..3].iter().all(|order| order == &["192.0.2.9:1"]));
+        let firsts = |first: &str| orders[3..].iter().filter(|order| order[0] == first).count();
+        assert_eq!(endpoints.map(firsts), [2, 2, 2]);
+        assert!(orders.contains(&vec!["192.0.2.2:1".into(), "192.0.2.3:1".into(), "192.0.2.1:1".into()]));
+    }
+
+    #[test]
+    fn a_backend_without_endpoints_keeps_its_share_and_says_why() {
+        let backends = Backends { entries: vec![backend("a", 1, &[])] };
+        assert_eq!(backends.choose(0).unwrap().endpoints().err(), Some(BackendFault::NoEndpoint));
     }
 }

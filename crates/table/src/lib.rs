@@ -13,7 +13,7 @@ mod host_map;
 mod http_route;
 mod listener;
 
-pub use backend::{Backend, BackendFault, Backends};
+pub use backend::{Backend, BackendFault, Backends, Choice};
 pub use certificate::{InvalidKeyPair, KeyPair};
 pub use host_map::HostMap;
 pub use http_route::{
