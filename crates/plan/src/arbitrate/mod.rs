@@ -1,0 +1,176 @@
+//! All claims of all owners side by side: who holds which name, which port, which place.
+//!
+//! Three steps in order, each for the claims that the one before has let pass:
+//!
+//! 1. *Names.* A name has one owner, across all ports, Gateways and kinds of owner. Wildcards overlap with what they
+//!    stand for, in both directions.
+//! 2. *Ports.* An exclusive listener has its port on its Gateway alone; others share. One owner's own claims meet here
+//!    too: two listeners of the same port and name would be refused by the gateway.
+//! 3. *Places.* A Gateway has room for so many entries.
+//!
+//! In each step the holder comes first, then age, then kind, namespace and name. A name stays its owner's even while
+//! the owner does not get the place that it wants.
+
+mod name_index;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+
+use portreeve_names::HostPattern;
+
+use crate::claim::{Claim, GatewayName, Incumbency, Owner, OwnerKind, Seat, Usage, Verdict};
+use name_index::{Grant, NameIndex};
+
+/// How many more entries each Gateway can take beside those of others; a Gateway that is not named takes none.
+pub type Rooms = BTreeMap<GatewayName, usize>;
+
+/// Settles every claim; the verdicts are in the order of the claims, and their content does not depend on it.
+///
+/// Takes time in proportion to the claims and the labels of their names (and their sorting), so that thousands of owners are no matter.
+pub fn arbitrate(claims: &[Claim], rooms: &Rooms) -> Vec<Verdict> {
+    let mut hearing = Hearing { claims, groups: groups(claims), verdicts: vec![Verdict::Granted; claims.len()] };
+    for step in [Hearing::settle_names, Hearing::settle_ports] {
+        step(&mut hearing);
+    }
+    hearing.settle_rooms(rooms);
+    hearing.verdicts
+}
+
+struct Hearing<'a> {
+    claims: &'a [Claim],
+    /// A number for each claim's group, so that comparing them is cheap.
+    groups: Vec<usize>,
+    verdicts: Vec<Verdict>,
+}
+
+/// What is granted on one port of one Gateway.
+#[derive(Default)]
+struct PortHolders<'a> {
+    /// The first claim of each of the first two groups.
+    holders: Vec<usize>,
+    exclusive: Option<usize>,
+    /// Who has which name, and whether it is a listener of its own.
+    listeners: HashMap<&'a HostPattern, usize>,
+}
+
+impl<'a> Hearing<'a> {
+    fn settle_names(&mut self) {
+        let mut index = NameIndex::default();
+        let mut refused = Vec::new();
+        for claim in self.in_order(|claim| Some(claim.name_held)) {
+            let (hosts, group) = (&self.claims[claim].hosts, self.groups[claim]);
+            match index.conflict(group, hosts) {
+                Some(_) => refused.push(claim),
+                None => index.insert(Grant { claim, group }, hosts),
+            }
+        }
+        // The holder that is named is looked up when all are known: a younger holder that is recorded next time, and
+        // so heard earlier, must not change what the loser was told.
+        for claim in refused {
+            if let Some(holder) = index.conflict(self.groups[claim], &self.claims[claim].hosts) {
+                self.verdicts[claim] = Verdict::NameTaken(holder);
+            }
+        }
+    }
+
+    fn settle_ports(&mut self) {
+        let mut ports: HashMap<(&GatewayName, u16), PortHolders<'a>> = HashMap::new();
+        let mut refused = Vec::new();
+        for claim in self.in_order(port_held) {
+            let Some(seat) = &self.claims[claim].seat else { continue };
+            let port = ports.entry((&seat.gateway, seat.port)).or_default();
+            match self.port_conflict(port, claim, seat.usage) {
+                Some(_) => refused.push((claim, seat)),
+                None => self.take_port(port, claim, seat.usage),
+            }
+        }
+        for (claim, seat) in refused {
+            let port = &ports[&(&seat.gateway, seat.port)];
+            if let Some(refusal) = self.port_conflict(port, claim, seat.usage) {
+                self.verdicts[claim] = refusal;
+            }
+        }
+    }
+
+    fn port_conflict(&self, port: &PortHolders<'_>, claim: usize, usage: Usage) -> Option<Verdict> {
+        let foreign = |holder: &usize| self.groups[*holder] != self.groups[claim];
+        if let Some(holder) = port.exclusive.filter(foreign) {
+            return Some(Verdict::PortTaken(holder));
+        }
+        if usage == Usage::Exclusive
+            && let Some(holder) = port.holders.iter().copied().find(foreign)
+        {
+            return Some(Verdict::PortTaken(holder));
+        }
+        let twin = *port.listeners.get(&self.claims[claim].hosts)?;
+        let both_borrow = [twin, claim].iter().all(|claim| self.usage(*claim) == Some(Usage::Borrowed));
+        (!both_borrow).then_some(Verdict::Duplicate(twin))
+    }
+
+    fn take_port(&self, port: &mut PortHolders<'a>, claim: usize, usage: Usage) {
+        if port.holders.len() < 2 && port.holders.iter().all(|holder| self.groups[*holder] != self.groups[claim]) {
+            port.holders.push(claim);
+        }
+        if usage == Usage::Exclusive {
+            port.exclusive.get_or_insert(claim);
+        }
+        port.listeners.entry(&self.claims[claim].hosts).or_insert(claim);
+    }
+
+    fn settle_rooms(&mut self, rooms: &Rooms) {
+        let mut left = rooms.clone();
+        for claim in self.in_order(port_held) {
+            let Some(Seat { gateway, usage: Usage::Entry, .. }) = &self.claims[claim].seat else { continue };
+            match left.get_mut(gateway) {
+                Some(room) if *room > 0 => *room -= 1,
+                _ => self.verdicts[claim] = Verdict::GatewayFull,
+            }
+        }
+    }
+
+    fn usage(&self, claim: usize) -> Option<Usage> {
+        self.claims[claim].seat.as_ref().map(|seat| seat.usage)
+    }
+
+    /// The claims that are still granted and to which `held` applies, the one with the best right first.
+    fn in_order(&self, held: impl Fn(&Claim) -> Option<Incumbency>) -> Vec<usize> {
+        let mut order: Vec<(Incumbency, usize)> = self
+            .claims
+            .iter()
+            .enumerate()
+            .filter(|(claim, _)| self.verdicts[*claim] == Verdict::Granted)
+            .filter_map(|(claim, content)| Some((held(content)?, claim)))
+            .collect();
+        order.sort_by(|(left_held, left), (right_held, right)| {
+            left_held.cmp(right_held).then_with(|| by_age(&self.claims[*left], &self.claims[*right]))
+        });
+        order.into_iter().map(|(_, claim)| claim).collect()
+    }
+}
+
+fn port_held(claim: &Claim) -> Option<Incumbency> {
+    claim.seat.as_ref().map(|seat| seat.port_held)
+}
+
+/// The older owner first, then kind, namespace and name; among claims of one owner, the order in which it wrote them.
+fn by_age(left: &Claim, right: &Claim) -> Ordering {
+    let key = |owner: &Owner| (owner.created.is_none(), owner.created);
+    let (one, other) = (&*left.owner, &*right.owner);
+    key(one)
+        .cmp(&key(other))
+        .then_with(|| (one.kind, &one.namespace, &one.name).cmp(&(other.kind, &other.namespace, &other.name)))
+        .then_with(|| left.position.cmp(&right.position))
+}
+
+fn groups(claims: &[Claim]) -> Vec<usize> {
+    let mut numbers: HashMap<(OwnerKind, &str), usize> = HashMap::new();
+    claims
+        .iter()
+        .map(|claim| {
+            let next = numbers.len();
+            *numbers.entry(claim.owner.group()).or_insert(next)
+        })
+        .collect()
+}

@@ -1,0 +1,91 @@
+use serde::Serialize;
+use serde_json::Value;
+
+/// What must be written to make the world as its owners want it; empty when it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Complete server-side-apply bodies, in the order in which they must be written; only those that are due.
+    ///
+    /// All are applied by [`FIELD_MANAGER`] with `force`: on an object that Portreeve made nobody else owns these
+    /// fields, and of a shared Gateway only the entries of tenants are in the body.
+    pub apply: Vec<Apply>,
+    /// After the applies.
+    pub delete: Vec<ObjectRef>,
+    /// Last.
+    pub statuses: Vec<StatusWrite>,
+    /// Events to record; only on transitions, so none in a settled world.
+    pub events: Vec<Event>,
+    /// Owners that are being deleted and of which nothing is left: the contract's finalizer may go.
+    pub release: Vec<ObjectRef>,
+    /// When to plan again although nothing has changed.
+    pub wake_at: Option<jiff::Timestamp>,
+}
+
+/// The field manager of everything that Portreeve applies, as it stands in `metadata.managedFields`.
+pub const FIELD_MANAGER: &str = "portreeve";
+
+/// Names one object. `Ord` by API version, kind, namespace, name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectRef {
+    /// Group and version, as in a manifest.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; absent for kinds that have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name.
+    pub name: String,
+}
+
+/// One server-side apply.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Apply {
+    /// The object.
+    pub object: ObjectRef,
+    /// All fields that Portreeve wants to own on this object, with `apiVersion`, `kind` and `metadata`.
+    pub body: Value,
+}
+
+/// One status to write, whole.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StatusWrite {
+    /// The object.
+    pub object: ObjectRef,
+    /// The value of its `status`.
+    pub status: Value,
+}
+
+/// One event to record.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Event {
+    /// The object that it is about.
+    pub about: ObjectRef,
+    /// Whether a person should look.
+    pub warning: bool,
+    /// Why, for programs.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+}
+
+impl Plan {
+    /// Whether there is nothing to write; [`Plan::wake_at`] may still be set.
+    pub fn is_empty(&self) -> bool {
+        self.apply.is_empty()
+            && self.delete.is_empty()
+            && self.statuses.is_empty()
+            && self.events.is_empty()
+            && self.release.is_empty()
+    }
+}
+
+impl std::fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{}/{namespace}/{}", self.kind, self.name),
+            None => write!(f, "{}/{}", self.kind, self.name),
+        }
+    }
+}

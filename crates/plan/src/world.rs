@@ -1,0 +1,162 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gateway_api::gatewayclasses::GatewayClass;
+use gateway_api::gateways::Gateway;
+use gateway_api::httproutes::HttpRoute;
+use gateway_api::listenersets::ListenerSet;
+use gateway_api::referencegrants::ReferenceGrant;
+use gateway_api::tlsroutes::TlsRoute;
+use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use portreeve_api::{Certificate, NebariApp, SecurityPolicy, Tenant};
+use portreeve_names::HostPattern;
+
+use crate::claim::GatewayName;
+
+/// Everything that a decision may depend on. Shared, so that a snapshot of a cluster costs no copies.
+///
+/// Every object has a name, a namespace where its kind has one, and a `metadata.uid` (standalone, the shell gives them
+/// one that lasts). No object is there twice; the order of the lists means nothing.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// The clock, read once. It never goes back between two plans.
+    pub now: jiff::Timestamp,
+    /// What the platform has configured.
+    pub config: Config,
+    /// Which kinds the API server knows.
+    pub served: Served,
+    /// All apps.
+    pub apps: Vec<Arc<NebariApp>>,
+    /// All tenants.
+    pub tenants: Vec<Arc<Tenant>>,
+    /// All namespaces.
+    pub namespaces: Vec<Arc<Namespace>>,
+    /// All Services.
+    pub services: Vec<Arc<Service>>,
+    /// All `EndpointSlice`s.
+    pub endpoint_slices: Vec<Arc<EndpointSlice>>,
+    /// At least all Secrets of type `kubernetes.io/tls`, and those that apps and tenants name.
+    pub secrets: Vec<Arc<Secret>>,
+    /// All `GatewayClass`es.
+    pub gateway_classes: Vec<Arc<GatewayClass>>,
+    /// All Gateways.
+    pub gateways: Vec<Arc<Gateway>>,
+    /// All ListenerSets.
+    pub listener_sets: Vec<Arc<ListenerSet>>,
+    /// All HTTPRoutes.
+    pub http_routes: Vec<Arc<HttpRoute>>,
+    /// All TLSRoutes, in whatever version they are served.
+    pub tls_routes: Vec<Arc<TlsRoute>>,
+    /// All `ReferenceGrant`s.
+    pub reference_grants: Vec<Arc<ReferenceGrant>>,
+    /// All Certificates.
+    pub certificates: Vec<Arc<Certificate>>,
+    /// All objects of the kind `SecurityPolicy`.
+    pub security_policies: Vec<Arc<SecurityPolicy>>,
+    /// Ports that the shell dialled in vain, and why; nothing where it cannot dial. The text has no times or counts.
+    pub failed_dials: BTreeMap<(GatewayName, u16), String>,
+}
+
+/// What the platform has configured.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The ClusterIssuer of apps (`TLS_CLUSTER_ISSUER_NAME`); without one, apps are served on the shared listener.
+    pub cluster_issuer: Option<String>,
+    /// Who may claim which names; names outside all zones are everybody's.
+    pub zones: Vec<Zone>,
+    /// The path to tenants' API servers; absent: off.
+    pub tenant_api: Option<TenantApi>,
+    /// The path to tenants' apps; absent: off.
+    pub tenant_apps: Option<TenantApps>,
+}
+
+/// Names that only some namespaces may claim. Of several zones that cover a name, the most specific decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// The names.
+    pub names: HostPattern,
+    /// Who may claim them; nobody: the names are reserved.
+    pub namespaces: Vec<String>,
+}
+
+/// The passthrough path to tenants' API servers (`KUBESPACES_*`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantApi {
+    /// Namespace of the Gateway, and of the TLSRoutes.
+    pub gateway_namespace: String,
+    /// Name of the Gateway.
+    pub gateway_name: String,
+    /// Its passthrough listener; absent: whichever takes the name.
+    pub section: Option<String>,
+    /// The domain under which `<tenant>.api.` lies.
+    pub domain: String,
+    /// Where external-dns points the names; absent: at the Gateway's addresses.
+    pub external_dns_target: Option<String>,
+}
+
+/// The terminating path to tenants' apps (`KUBESPACES_APPS_*`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantApps {
+    /// Namespace of the Gateway, and of the certificates.
+    pub gateway_namespace: String,
+    /// Name of the Gateway, which gets one listener for each tenant.
+    pub gateway_name: String,
+    /// The domain under which `*.<tenant>.apps.` lies.
+    pub domain: String,
+    /// The ClusterIssuer of the wildcard certificates.
+    pub cluster_issuer: String,
+}
+
+/// Which kinds the API server knows. The default is all, TLSRoute as `v1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// `ListenerSet` of `gateway.networking.k8s.io/v1` (Gateway API 1.5 and later).
+    pub listener_sets: bool,
+    /// The version in which TLSRoutes are written, if any.
+    pub tls_routes: Option<TlsRouteVersion>,
+    /// `Certificate` of `cert-manager.io/v1`.
+    pub certificates: bool,
+}
+
+/// A version of TLSRoute. All have the same shape; `v1` needs at least one host name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsRouteVersion {
+    /// Gateway API 1.5 and later.
+    V1,
+    /// Experimental channel of 1.4 and later.
+    V1Alpha3,
+    /// Experimental channel of 1.4 and before.
+    V1Alpha2,
+}
+
+impl Default for Served {
+    fn default() -> Self {
+        Self { listener_sets: true, tls_routes: Some(TlsRouteVersion::V1), certificates: true }
+    }
+}
+
+impl TlsRouteVersion {
+    /// The version as it stands in `apiVersion`, after the group.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1Alpha3 => "v1alpha3",
+            Self::V1Alpha2 => "v1alpha2",
+        }
+    }
+}
+
+impl TenantApi {
+    /// The Gateway.
+    pub fn gateway(&self) -> GatewayName {
+        GatewayName::new(&self.gateway_namespace, &self.gateway_name)
+    }
+}
+
+impl TenantApps {
+    /// The Gateway.
+    pub fn gateway(&self) -> GatewayName {
+        GatewayName::new(&self.gateway_namespace, &self.gateway_name)
+    }
+}
