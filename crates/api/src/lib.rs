@@ -7,6 +7,7 @@
 
 pub mod cert_manager;
 pub mod conditions;
+mod crd;
 pub mod envoy_gateway;
 pub mod names;
 pub mod nebari_app;
@@ -15,6 +16,7 @@ pub mod shared;
 pub mod tenant;
 
 pub use cert_manager::{Certificate, CertificateSpec};
+pub use crd::crds;
 pub use envoy_gateway::{SecurityPolicy, SecurityPolicySpec};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
 pub use nebari_app::{NebariApp, NebariAppSpec, NebariAppStatus};
