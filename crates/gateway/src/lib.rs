@@ -1,1 +1,42 @@
-//! See ARCHITECTURE.md.
+//! The embedded gateway: sockets, TLS, HTTP and tunnels, driven by a [`Table`].
+//!
+//! [`Gateway`] is the one writer: it is given a table and the socket addresses of its ports, and makes it so. A new
+//! table serves the next connection and the next HTTP request; what is already open is left alone.
+//!
+//! ```text
+//! accept ── plain HTTP ───────────────────────────────► HTTP ── route per request ──► backend (HTTP/1.1)
+//!       └─ TLS: read the ClientHello, find the listener
+//!              ├─ passthrough ── route by name ───────► tunnel: the bytes as they came ──► backend
+//!              ├─ terminate, TCP ── route by name ────► tunnel: what was inside ─────────► backend
+//!              ├─ terminate, HTTP ────────────────────► HTTP
+//!              └─ nobody's name ──────────────────────► plain close, never a TLS alert
+//! ```
+//!
+//! Everything that ends is reported once to the [`Observer`], with the reason when it was not served.
+//!
+//! # What an open tunnel costs
+//!
+//! One task of less than 2 KiB, two sockets, and no buffer while it is idle or keeps up: bytes pass through a buffer
+//! that all tunnels of a thread share. Only bytes that one side does not take are kept, at most 64 KiB for each
+//! direction. There is no idle timeout; TCP keepalive finds dead peers in less than a minute.
+//!
+//! Room rule: no Kubernetes, no deciding. What the table does not say is not served.
+//!
+//! [`Table`]: portreeve_table::Table
+
+mod backend;
+mod connection;
+mod gateway;
+mod http;
+mod listener;
+mod observe;
+mod preface;
+mod settings;
+mod shared;
+mod tls;
+mod tunnel;
+
+pub use gateway::Gateway;
+pub use listener::BindError;
+pub use observe::{AccessRecord, Observer, Outcome, RequestRecord, Traffic};
+pub use settings::Settings;

@@ -23,7 +23,7 @@ pub struct Backend {
 }
 
 /// Why a backend cannot be dialled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BackendFault {
     /// The reference is wrong: no such Service, not allowed, or not a Service. HTTP answers 500.
     #[error("the backend reference does not resolve")]

@@ -1,0 +1,191 @@
+//! What changes in the headers between client and backend.
+
+use std::net::IpAddr;
+
+use http::header::{
+    CONNECTION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use portreeve_table::HeaderChange;
+
+use crate::http::target::Target;
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Headers that are about one connection only (RFC 9110, section 7.6.1, and what proxies add by custom).
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Says who asked, and how.
+///
+/// The client's address is added to those that are there, so only the last one is the gateway's word; protocol and
+/// host are replaced.
+pub(super) fn set_forwarded(headers: &mut HeaderMap, target: &Target, peer: IpAddr, scheme: &'static str) {
+    let mut hops: Vec<u8> = Vec::new();
+    for hop in headers.get_all(FORWARDED_FOR) {
+        hops.extend_from_slice(hop.as_bytes());
+        hops.extend_from_slice(b", ");
+    }
+    hops.extend_from_slice(peer.to_canonical().to_string().as_bytes());
+    set(headers, FORWARDED_FOR, HeaderValue::from_bytes(&hops).ok());
+    set(headers, FORWARDED_PROTO, Some(HeaderValue::from_static(scheme)));
+    let host = target.authority.as_ref().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+    set(headers, FORWARDED_HOST, host.clone());
+    set(headers, HOST, host);
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
+    match value {
+        Some(value) => headers.insert(name, value),
+        None => headers.remove(name),
+    };
+}
+
+/// HTTP/2 may split cookies over several headers, HTTP/1.1 may not (RFC 9113, section 8.2.3).
+pub(super) fn join_cookies(headers: &mut HeaderMap) {
+    let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
+    }
+}
+
+/// Removes what is about the connection on which the headers came; returns the protocol of an upgrade, if one is asked
+/// for or agreed to.
+pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {
+    let tokens = || headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let tokens: Vec<String> =
+        tokens().flat_map(|value| value.split(',')).map(|token| token.trim().to_ascii_lowercase()).collect();
+    let upgrade = headers.get(UPGRADE).filter(|_| tokens.iter().any(|token| token == UPGRADE.as_str())).cloned();
+    for token in &tokens {
+        headers.remove(token.as_str());
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+    upgrade
+}
+
+/// Asks for, or agrees to, an upgrade on the next connection.
+pub(super) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+/// Applies a route's changes. One whose name or value cannot be a header changes nothing.
+pub(super) fn change(headers: &mut HeaderMap, changes: &[HeaderChange]) {
+    for one in changes {
+        match one {
+            HeaderChange::Set(name, value) => drop(parse(name, value).map(|(name, value)| headers.insert(name, value))),
+            HeaderChange::Add(name, value) => drop(parse(name, value).map(|(name, value)| headers.append(name, value))),
+            HeaderChange::Remove(name) => drop(headers.remove(name)),
+        }
+    }
+}
+
+fn parse(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
+    let parsed = name.parse().ok().zip(value.parse().ok());
+    if parsed.is_none() {
+        tracing::warn!(name, value, "a route sets a header that cannot be one");
+    }
+    parsed
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    fn lines(headers: &HeaderMap) -> Vec<(&str, &str)> {
+        headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect()
+    }
+
+    #[test]
+    fn what_is_about_one_connection_stays_there() {
+        let mut map = headers(&[
+            ("connection", "keep-alive, X-Private"),
+            ("keep-alive", "timeout=5"),
+            ("x-private", "1"),
+            ("transfer-encoding", "chunked"),
+            ("te", "trailers"),
+            ("upgrade", "h2c"),
+            ("x-public", "1"),
+        ]);
+        assert_eq!(remove_hop_by_hop(&mut map), None, "an upgrade must be named by Connection");
+        assert_eq!(lines(&map), [("x-public", "1")]);
+    }
+
+    #[test]
+    fn an_upgrade_is_found_whatever_else_is_named() {
+        let mut map = headers(&[("connection", "keep-alive"), ("connection", "Upgrade"), ("upgrade", "websocket")]);
+        assert_eq!(remove_hop_by_hop(&mut map).unwrap(), "websocket");
+        assert!(map.is_empty());
+    }
+
+    #[test]
+    fn the_backend_learns_who_asked() {
+        let request = Request::builder().uri("/").header("host", "a.example.com:8443").body(()).unwrap();
+        let target = Target::of(&request).unwrap();
+        let mut map = headers(&[
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-forwarded-for", "192.0.2.2"),
+            ("x-forwarded-proto", "forged"),
+            ("x-forwarded-host", "forged.example.com"),
+        ]);
+        set_forwarded(&mut map, &target, "::ffff:192.0.2.3".parse().unwrap(), "https");
+        let mut found = lines(&map);
+        found.sort_unstable();
+        let expected = [
+            ("host", "a.example.com:8443"),
+            ("x-forwarded-for", "192.0.2.1, 192.0.2.2, 192.0.2.3"),
+            ("x-forwarded-host", "a.example.com:8443"),
+            ("x-forwarded-proto", "https"),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn cookies_become_one_header() {
+        let mut map = headers(&[("cookie", "a=1"), ("cookie", "b=2")]);
+        join_cookies(&mut map);
+        assert_eq!(lines(&map), [("cookie", "a=1; b=2")]);
+    }
+
+    #[test]
+    fn changes_are_applied_and_impossible_ones_are_not() {
+        let mut map = headers(&[("x-set", "old"), ("x-add", "old"), ("x-gone", "old")]);
+        let text = |text: &str| text.to_owned();
+        let changes = [
+            HeaderChange::Set(text("X-Set"), text("new")),
+            HeaderChange::Add(text("X-Add"), text("new")),
+            HeaderChange::Add(text("x-bad"), text("a\r\nb: c")),
+            HeaderChange::Remove(text("X-Gone")),
+            HeaderChange::Remove(text("not a name")),
+        ];
+        change(&mut map, &changes);
+        let mut found = lines(&map);
+        found.sort_unstable();
+        assert_eq!(found, [("x-add", "new"), ("x-add", "old"), ("x-set", "new")]);
+    }
+}

@@ -1,0 +1,123 @@
+//! The first bytes of a connection: read under a deadline, understood, and put back.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use portreeve_names::Hostname;
+use portreeve_table::client_hello::{self, Hello};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::observe::Outcome;
+
+/// What every HTTP/2 connection starts with (RFC 9113, section 3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How much is asked of the socket at once; a usual ClientHello fits.
+const READ_LEN: usize = 2048;
+
+/// A stream whose first bytes were read already and are given again.
+pub(crate) struct Prefixed<S> {
+    prefix: Bytes,
+    stream: S,
+}
+
+/// What the parsers below say: the value or why there is none, or how many more bytes they need at least.
+pub(crate) type Progress<T> = ControlFlow<Result<T, Outcome>, usize>;
+
+/// The server name that a TLS client asks for.
+pub(crate) fn server_name(bytes: &[u8]) -> Progress<Option<Hostname>> {
+    match client_hello::server_name(bytes) {
+        Ok(Hello::Complete { server_name }) => ControlFlow::Break(Ok(server_name)),
+        Ok(Hello::Incomplete { missing }) => ControlFlow::Continue(missing),
+        Err(fault) => ControlFlow::Break(Err(Outcome::InvalidHello(fault))),
+    }
+}
+
+/// Whether a client without TLS starts with HTTP/2 at once ("prior knowledge").
+pub(crate) fn speaks_http2(bytes: &[u8]) -> Progress<bool> {
+    if bytes.starts_with(HTTP2_PREFACE) {
+        ControlFlow::Break(Ok(true))
+    } else if HTTP2_PREFACE.starts_with(bytes) {
+        ControlFlow::Continue(HTTP2_PREFACE.len() - bytes.len())
+    } else {
+        ControlFlow::Break(Ok(false))
+    }
+}
+
+/// Reads until `parse` has its value, for at most `limit` altogether and not beyond the start of a shutdown.
+pub(crate) async fn read<T>(
+    mut stream: TcpStream,
+    parse: fn(&[u8]) -> Progress<T>,
+    limit: Duration,
+    draining: &CancellationToken,
+) -> Result<(T, Prefixed<TcpStream>), Outcome> {
+    let reading = timeout(limit, read_until(&mut stream, parse));
+    let read = draining.run_until_cancelled(reading).await.ok_or(Outcome::Aborted)?;
+    let (value, prefix) = read.unwrap_or(Err(Outcome::HelloTimeout))?;
+    Ok((value, Prefixed { prefix, stream }))
+}
+
+async fn read_until<T>(stream: &mut TcpStream, parse: fn(&[u8]) -> Progress<T>) -> Result<(T, Bytes), Outcome> {
+    let mut bytes = BytesMut::new();
+    let mut wanted = 1;
+    loop {
+        while bytes.len() < wanted {
+            bytes.reserve(READ_LEN.max(wanted - bytes.len()));
+            if stream.read_buf(&mut bytes).await.map_err(|_| Outcome::HelloCutShort)? == 0 {
+                return Err(Outcome::HelloCutShort);
+            }
+        }
+        match parse(&bytes) {
+            ControlFlow::Break(value) => return Ok((value?, bytes.freeze())),
+            ControlFlow::Continue(missing) => wanted = bytes.len() + missing,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.prefix.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let len = self.prefix.len().min(buf.remaining());
+        buf.put_slice(&self.prefix[..len]);
+        self.prefix.advance(len);
+        if self.prefix.is_empty() {
+            self.prefix = Bytes::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
