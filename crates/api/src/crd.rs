@@ -12,6 +12,7 @@ pub fn crds() -> [CustomResourceDefinition; 2] {
 
 /// What the derive cannot say.
 fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    crd.spec.names.list_kind = Some(format!("{}List", crd.spec.names.kind));
     for version in &mut crd.spec.versions {
         let Some(root) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) else {
             continue;

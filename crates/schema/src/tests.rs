@@ -46,15 +46,19 @@ spec:
               marks: { type: array, x-kubernetes-list-type: set, items: { type: string } }
 "#;
 
-fn schema_of(definition: &str) -> Result<Schema, InvalidSchema> {
-    Schema::of(&serde_saphyr::from_str(definition).unwrap())
+fn definition(text: &str) -> CustomResourceDefinition {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+fn schema() -> Schema {
+    Schema::of(&definition(STALL)).unwrap()
 }
 
 /// The stall of this spec, as the API server would store it.
-fn stored(spec: Value) -> Value {
+fn stored(spec: &Value) -> Value {
     let mut object =
         json!({ "apiVersion": "example.com/v1", "kind": "Stall", "metadata": { "name": "a" }, "spec": spec });
-    schema_of(STALL).unwrap().apply_defaults(&mut object);
+    schema().apply_defaults(&mut object);
     object["spec"].take()
 }
 
@@ -62,22 +66,22 @@ fn stored(spec: Value) -> Value {
 fn faults(spec: &Value) -> Vec<String> {
     let mut object =
         json!({ "apiVersion": "example.com/v1", "kind": "Stall", "metadata": { "name": "a" }, "spec": spec });
-    let schema = schema_of(STALL).unwrap();
+    let schema = schema();
     schema.apply_defaults(&mut object);
     schema.check(&object).into_iter().map(|fault| format!("{}: {}", fault.path, fault.message)).collect()
 }
 
 #[test]
 fn defaults_are_for_absent_fields_of_objects_that_are_there() {
-    assert_eq!(stored(json!({})), json!({ "gate": "north" }));
-    assert_eq!(stored(json!({ "gate": "south" })), json!({ "gate": "south" }));
-    let spec = stored(json!({ "goods": [{ "name": "a" }] }));
+    assert_eq!(stored(&json!({})), json!({ "gate": "north" }));
+    assert_eq!(stored(&json!({ "gate": "south" })), json!({ "gate": "south" }));
+    let spec = stored(&json!({ "goods": [{ "name": "a" }] }));
     assert_eq!(spec, json!({ "gate": "north", "goods": [{ "name": "a", "weight": 1 }] }));
 }
 
 #[test]
 fn null_gives_way_to_the_default_or_goes_unless_it_is_a_value() {
-    let spec = stored(json!({ "gate": null, "owner": null, "note": null, "prices": { "a": null } }));
+    let spec = stored(&json!({ "gate": null, "owner": null, "note": null, "prices": { "a": null } }));
     assert_eq!(spec, json!({ "gate": "north", "note": null, "prices": {} }));
     assert_eq!(faults(&json!({ "marks": [null] })), [r#"spec.marks[0]: null is not of type "string""#]);
 }
@@ -122,7 +126,7 @@ fn what_it_does_not_allow_is_named_with_its_place() {
 
 #[test]
 fn metadata_is_that_of_every_object() {
-    let schema = schema_of(STALL).unwrap();
+    let schema = schema();
     let object = json!({ "metadata": { "lables": {}, "labels": { "a": true } }, "spec": { "gate": "north" } });
     assert_eq!(schema.check(&object)[0].path.to_string(), "metadata.labels.a");
     let unknown = schema.unknown_fields(&object);
@@ -134,7 +138,7 @@ fn metadata_is_that_of_every_object() {
 
 #[test]
 fn a_hint_is_the_nearest_value_or_what_the_schema_says() {
-    let schema = schema_of(STALL).unwrap();
+    let schema = schema();
     let hint = |spec: Value| schema.check(&json!({ "spec": spec })).swap_remove(0).hint;
     assert_eq!(hint(json!({ "gate": "nroth" })).as_deref(), Some("did you mean 'north'?"));
     assert_eq!(hint(json!({ "gate": "somewhere" })), None);
@@ -143,7 +147,7 @@ fn a_hint_is_the_nearest_value_or_what_the_schema_says() {
 
 #[test]
 fn unknown_fields_are_named_where_the_schema_is_closed() {
-    let schema = schema_of(STALL).unwrap();
+    let schema = schema();
     let spec =
         json!({ "onwer": "ann", "zzz": 1, "extra": { "any": 1 }, "prices": { "any": 1 }, "goods": [{ "Name": "a" }] });
     let mut unknown: Vec<_> = schema
@@ -165,7 +169,7 @@ fn unknown_fields_are_named_where_the_schema_is_closed() {
 #[test]
 fn a_rule_that_cannot_be_evaluated_says_so_unless_the_object_is_wrong_anyway() {
     let broken = STALL.replace("self.map(g, g.weight).sum() <= 10", "self.map(g, g.price).sum() <= 10");
-    let schema = schema_of(&broken).unwrap();
+    let schema = Schema::of(&definition(&broken)).unwrap();
     let object = |goods: Value| json!({ "spec": { "gate": "north", "goods": goods } });
     let faults = schema.check(&object(json!([{ "name": "a" }])));
     assert!(faults[0].message.contains("cannot be evaluated: No such key: price"), "{faults:?}");
@@ -174,7 +178,7 @@ fn a_rule_that_cannot_be_evaluated_says_so_unless_the_object_is_wrong_anyway() {
 
 #[test]
 fn a_wrong_schema_is_refused() {
-    let refused = |from: &str, to: &str| schema_of(&STALL.replace(from, to)).unwrap_err();
+    let refused = |from: &str, to: &str| Schema::of(&definition(&STALL.replace(from, to))).unwrap_err();
     assert!(matches!(refused("^[a-z]+$", "["), InvalidSchema::Keyword(_)));
     assert!(matches!(refused("sum() <= 10", "sum() <="), InvalidSchema::Rule { .. }));
     assert!(matches!(refused("storage: true", "storage: false"), InvalidSchema::Missing(_)));
