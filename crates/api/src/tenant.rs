@@ -97,7 +97,7 @@ pub struct TenantStatus {
     /// Wildcard of the apps' names, with its leading `*.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apps_domain: Option<String>,
-    /// One of each type; see [`crate::conditions`].
+    /// What is so and what is not, one of each type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions")]
     pub conditions: Vec<Condition>,

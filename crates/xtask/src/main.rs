@@ -2,6 +2,7 @@
 
 mod arrows;
 mod check;
+mod crds;
 mod run;
 mod test;
 mod tools;
@@ -27,11 +28,18 @@ enum Task {
     Test,
     /// Run the static checks: formatting, lints, dependencies, documentation, arrows between crates
     Check,
+    /// Write the definitions of our own kinds to `deploy/crds`
+    Crds {
+        /// Write nothing; fail when a file is not what would be written
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Test => test::run(),
         Task::Check => check::run(),
+        Task::Crds { check } => crds::run(check),
     }
 }

@@ -10,7 +10,7 @@ use crate::shared::{Claim, GatewayReference};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NebariAppStatus {
-    /// One of each type; see [`crate::conditions`].
+    /// What is so and what is not, one of each type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions")]
     pub conditions: Vec<Condition>,
@@ -120,7 +120,7 @@ pub struct TcpStatus {
     /// Host name or IP address at which the port is reached from inside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_cluster_address: Option<String>,
-    /// One of each type; see [`crate::conditions`].
+    /// What is so and what is not, one of each type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions")]
     pub conditions: Vec<Condition>,

@@ -55,9 +55,11 @@ pub struct TcpListener {
 pub struct TcpClient {
     /// Namespaces of the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub namespace_selector: Option<LabelSelector>,
     /// The pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub pod_selector: Option<LabelSelector>,
 }
 
