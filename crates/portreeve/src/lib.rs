@@ -1,0 +1,7 @@
+//! The `portreeve` binary as a library: the standalone shell, so that the demo and tests can start it in-process.
+//!
+//! Room rule: flags, wiring and I/O. What a test would want to decide lives in `plan`, `attach` and `table`.
+
+pub mod authority;
+pub mod manifest;
+pub mod state;
