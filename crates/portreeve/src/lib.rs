@@ -2,6 +2,8 @@
 //!
 //! Room rule: flags, wiring and I/O. What a test would want to decide lives in `plan`, `attach` and `table`.
 
+mod admission;
 pub mod authority;
+pub mod kinds;
 pub mod manifest;
 pub mod state;

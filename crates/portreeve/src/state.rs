@@ -139,7 +139,8 @@ pub fn default_path(
     variable: impl Fn(&str) -> Option<std::ffi::OsString>,
 ) -> Result<PathBuf, StateError> {
     let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state"))).ok_or(StateError::NoDefault)?;
+    let home =
+        set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state"))).ok_or(StateError::NoDefault)?;
     let absolute = manifests.canonicalize().unwrap_or_else(|_| manifests.to_owned());
     let name = absolute.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy().into_owned());
     let hash = Sha256::digest(absolute.as_os_str().as_encoded_bytes());

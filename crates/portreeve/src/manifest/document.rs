@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use portreeve_schema::{Path, Segment};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use serde_saphyr::{UserMessageFormatter, MessageFormatter, Spanned};
+use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter};
 
-use super::{FieldPath, Finding, Place, Segment};
+use super::{Finding, Place};
 
 /// One YAML document of a file.
 #[derive(Debug)]
@@ -51,8 +52,8 @@ impl Document {
     }
 
     /// Where a field stands; when it is absent, where the nearest part of its path that is there stands.
-    pub fn place(&self, field: &FieldPath) -> Place {
-        let line = self.lines_before + line_of(&self.root, field.segments());
+    pub fn place(&self, field: &Path) -> Place {
+        let line = self.lines_before + line_of(&self.root, &field.0);
         Place { file: self.file.clone(), line: Some(line), field: field.clone() }
     }
 }
@@ -169,7 +170,8 @@ impl<'de> Visitor<'de> for NodeVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
-        let number = Number::from_f64(value).ok_or_else(|| E::custom("JSON has no such number; quote it if it is text"))?;
+        let number =
+            Number::from_f64(value).ok_or_else(|| E::custom("JSON has no such number; quote it if it is text"))?;
         Ok(Node::Scalar(number.into()))
     }
 

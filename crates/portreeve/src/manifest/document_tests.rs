@@ -12,9 +12,9 @@ fn only(text: &str) -> Document {
     documents.remove(0).unwrap()
 }
 
-fn path(text: &str) -> FieldPath {
+fn path(text: &str) -> Path {
     let segment = |part: &str| part.parse().map_or_else(|_| Segment::Key(part.into()), Segment::Index);
-    text.split('/').filter(|part| !part.is_empty()).map(segment).collect()
+    Path(text.split('/').filter(|part| !part.is_empty()).map(segment).collect())
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn documents_are_cut_at_markers_and_keep_their_lines() {
     let documents = parse(text);
     let found: Vec<_> = documents
         .iter()
-        .map(|document| document.as_ref().map(|d| (d.place(&FieldPath::default()).line.unwrap(), d.to_json())))
+        .map(|document| document.as_ref().map(|d| (d.place(&Path::default()).line.unwrap(), d.to_json())))
         .map(|document| document.map_err(|finding| finding.place.line.unwrap()))
         .collect();
     assert_eq!(found[0], Err(5), "{:?}", documents[0]);
@@ -75,7 +75,10 @@ fn anchors_and_merge_keys_are_expanded() {
 
 #[test]
 fn json_with_tabs_crlf_and_a_bom_is_read() {
-    assert_eq!(only("{\n\t\"kind\": \"A\",\n\t\"list\": [1,\n\t\t2]\n}\n").to_json(), json!({"kind": "A", "list": [1, 2]}));
+    assert_eq!(
+        only("{\n\t\"kind\": \"A\",\n\t\"list\": [1,\n\t\t2]\n}\n").to_json(),
+        json!({"kind": "A", "list": [1, 2]})
+    );
     let document = only("\u{feff}kind: A\r\nspec:\r\n  port: 1\r\n");
     assert_eq!(document.to_json(), json!({"kind": "A", "spec": {"port": 1}}));
     assert_eq!(document.place(&path("spec/port")).line, Some(3));
@@ -102,10 +105,11 @@ fn what_cannot_be_read_names_its_line_and_takes_nothing_with_it() {
 #[test]
 fn hostile_input_is_refused_and_not_suffered() {
     let deep = "[".repeat(20_000);
-    let level = |(name, below): (char, char)| format!("{name}: &{name} [{}*{below}]\n", format!("*{below}, ").repeat(9));
+    let level =
+        |(name, below): (char, char)| format!("{name}: &{name} [{}*{below}]\n", format!("*{below}, ").repeat(9));
     let bomb: String = ["a: &a x\n".to_owned()].into_iter().chain(('b'..'k').zip('a'..).map(level)).collect();
     for text in [deep, bomb] {
         let documents = parse(&text);
-        assert!(matches!(documents.as_slice(), [Err(_)]), "{:.100}", text);
+        assert!(matches!(documents.as_slice(), [Err(_)]), "{text:.100}");
     }
 }

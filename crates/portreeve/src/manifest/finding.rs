@@ -1,9 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use portreeve_schema::Path;
 use serde::Serialize;
-
-use super::FieldPath;
 
 /// Something about the manifests that a person should know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -39,19 +38,19 @@ pub struct Place {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// Empty when it is the document as a whole.
-    #[serde(skip_serializing_if = "FieldPath::is_root", serialize_with = "as_text")]
-    pub field: FieldPath,
+    #[serde(skip_serializing_if = "is_root", serialize_with = "as_text")]
+    pub field: Path,
 }
 
 impl Place {
     /// A file as a whole.
     pub fn of_file(file: &Arc<str>) -> Self {
-        Self { file: file.clone(), line: None, field: FieldPath::default() }
+        Self { file: file.clone(), line: None, field: Path::default() }
     }
 
     /// A line of a file.
     pub fn of_line(file: &Arc<str>, line: u32) -> Self {
-        Self { file: file.clone(), line: Some(line), field: FieldPath::default() }
+        Self { file: file.clone(), line: Some(line), field: Path::default() }
     }
 }
 
@@ -94,11 +93,15 @@ impl fmt::Display for Place {
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
         }
-        if !self.field.is_root() {
+        if !is_root(&self.field) {
             write!(f, ": {}", self.field)?;
         }
         Ok(())
     }
+}
+
+fn is_root(path: &Path) -> bool {
+    path.0.is_empty()
 }
 
 fn as_text<T: fmt::Display, S: serde::Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
