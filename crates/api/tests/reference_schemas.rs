@@ -4,6 +4,8 @@
 //! `PORTREEVE_REFERENCE_CRDS` names, else from `../shared/facts/peer-crds` beside the workspace; without either the
 //! comparison is skipped, and says so.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 

@@ -1,4 +1,6 @@
+use gateway_api::{gateways::Gateway, httproutes::HttpRoute, listenersets::ListenerSet, tlsroutes::TlsRoute};
 use k8s_openapi::api::core::v1::Service;
+use kube::CustomResourceExt;
 use serde_json::json;
 
 use super::*;
@@ -197,4 +199,23 @@ fn kinds_of_kubernetes_itself_have_schemas_too() {
     schema.apply_defaults(&mut stored);
     assert_eq!(schema.check(&stored), []);
     assert_eq!(schema.unknown_fields(&service)[0].nearest.as_deref(), Some("selector"));
+}
+
+#[test]
+fn kinds_of_gateway_api_have_schemas_too() {
+    for crd in [HttpRoute::crd(), ListenerSet::crd(), TlsRoute::crd()] {
+        Schema::of(&crd).unwrap();
+    }
+    let schema = Schema::of(&Gateway::crd()).unwrap();
+    let gateway = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": { "name": "a" },
+        "spec": {
+            "gatewayClassName": "a",
+            "listeners": [{ "name": "a", "port": 443, "protocol": "TLS", "tls": { "modee": "Passthrough" } }],
+        },
+    });
+    assert_eq!(schema.check(&gateway), []);
+    assert_eq!(schema.unknown_fields(&gateway)[0].path.to_string(), "spec.listeners[0].tls.modee");
 }

@@ -52,3 +52,38 @@ impl GatewayChoice {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{GatewayChoice, nebari_app, tenant};
+
+    /// Others look objects up by these names (traps: 1, 34).
+    #[test]
+    fn names_are_those_of_the_contract() {
+        for (name, expected) in [
+            (GatewayChoice::Public.gateway_name().to_owned(), "nebari-gateway"),
+            (GatewayChoice::Internal.gateway_name().to_owned(), "nebari-internal-gateway"),
+            (nebari_app::http_route("docs"), "docs-route"),
+            (nebari_app::public_http_route("docs"), "docs-public-route"),
+            (nebari_app::security_policy("docs"), "docs-security"),
+            (nebari_app::oidc_client_secret("docs"), "docs-oidc-client"),
+            (nebari_app::oidc_secret_reader("docs"), "docs-oidc-secret-reader"),
+            (nebari_app::certificate("docs", "team"), "docs-team-cert"),
+            (nebari_app::certificate_secret("docs", "team"), "docs-team-tls"),
+            (nebari_app::listener_set("docs"), "docs-listeners"),
+            (nebari_app::https_listener("docs", "team"), "tls-docs-team"),
+            (nebari_app::tcp_listener("scheduler"), "tcp-scheduler"),
+            (nebari_app::tls_route("docs", "scheduler"), "docs.scheduler"),
+            (tenant::default_namespace("shop"), "kubespaces-tenant-shop"),
+            (tenant::api_service("shop"), "shop"),
+            (tenant::api_server_url("shop", "example.com"), "https://shop.api.example.com:443"),
+            (tenant::api_tls_route("shop"), "tenant-api-shop"),
+            (tenant::apps_domain("shop", "example.com"), "*.shop.apps.example.com"),
+            (tenant::apps_certificate("shop"), "shop-apps-tls"),
+            (tenant::apps_listener("shop"), "t-shop"),
+            (tenant::kubeconfig_secret("shop"), "vc-shop"),
+        ] {
+            assert_eq!(name, expected);
+        }
+    }
+}
