@@ -1,0 +1,69 @@
+use gateway_api::gateways::Gateway;
+
+use crate::index::{Index, name_of};
+use crate::listener::{Listener, ListenerFault};
+use crate::owners::{self, Merged, Owner, OwnerKind};
+use crate::routes::{self, Route};
+use crate::{Objects, Settings, Warning, certificates, conflicts};
+
+/// Everything that is decided from the objects alone; tables, statuses and explanations are all made from this.
+pub(crate) struct Decisions<'a> {
+    /// Gateway by Gateway, each followed by its ListenerSets in order of precedence.
+    pub owners: Vec<Owner<'a>>,
+    pub listeners: Vec<Listener<'a>>,
+    /// The oldest first.
+    pub routes: Vec<Route<'a>>,
+    pub warnings: Vec<Warning>,
+}
+
+/// The steps in their order; each builds on what those before it decided.
+pub(crate) fn decide<'a>(objects: &'a Objects, settings: &Settings) -> Decisions<'a> {
+    let index = Index::new(objects);
+    let Merged { owners, mut listeners, mut warnings } = owners::merge(objects, settings, &index);
+    conflicts::mark(&owners, &mut listeners);
+    refuse_unsupported(&owners, &mut listeners);
+    conflicts::mark_overlaps(&owners, &mut listeners);
+    certificates::resolve(&index, &owners, &mut listeners);
+    let routes = routes::attach(objects, &index, &owners, &listeners);
+    warnings.extend(routes::orphans(objects));
+    warnings.extend(ignored(&owners, &listeners));
+    Decisions { owners, listeners, routes, warnings }
+}
+
+/// Conflicts come first: a listener that lost its port says so even where its protocol is not supported anyway.
+fn refuse_unsupported(owners: &[Owner<'_>], listeners: &mut [Listener<'_>]) {
+    for listener in listeners.iter_mut().filter(|listener| listener.fault.is_none()) {
+        listener.fault = if !listener.protocol.is_supported() {
+            Some(ListenerFault::UnsupportedProtocol(listener.protocol.name().to_owned()))
+        } else if listener.terminates() && checks_clients(owners[listener.owner].gateway, listener.port) {
+            Some(ListenerFault::ClientCertificates)
+        } else {
+            listener.sni_pattern.as_ref().err().cloned().map(ListenerFault::UnreadablePattern)
+        };
+    }
+}
+
+/// Whether a Gateway wants certificates from the clients of this port; what is said for the port overrides the default.
+fn checks_clients(gateway: &Gateway, port: u16) -> bool {
+    let Some(frontend) = gateway.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref()) else { return false };
+    let mut per_port = frontend.per_port.iter().flatten();
+    match per_port.find(|entry| entry.port == i32::from(port)) {
+        Some(entry) => entry.tls.validation.is_some(),
+        None => frontend.default.validation.is_some(),
+    }
+}
+
+/// Settings that change nothing here and harm nobody, but that somebody relies on.
+fn ignored(owners: &[Owner<'_>], listeners: &[Listener<'_>]) -> Vec<Warning> {
+    let gateways = owners.iter().filter(|owner| owner.kind() == OwnerKind::Gateway);
+    let with_client = gateways.filter(|owner| owner.gateway.spec.tls.as_ref().is_some_and(|tls| tls.backend.is_some()));
+    let backend = with_client.map(|owner| Warning {
+        subject: format!("Gateway/{}/{}", name_of(owner.metadata()).0, name_of(owner.metadata()).1),
+        message: "spec.tls.backend has no effect: backends are not spoken to with TLS".to_owned(),
+    });
+    let options = listeners.iter().filter(|listener| listener.has_tls_options).map(|listener| Warning {
+        subject: listener.id.to_string(),
+        message: "tls.options have no effect: none is known here".to_owned(),
+    });
+    backend.chain(options).collect()
+}

@@ -1,0 +1,88 @@
+use super::Hop;
+use crate::backends::{Backend, BackendProblem};
+use crate::index::{GATEWAY_GROUP, name_of};
+use crate::routes::{Route, Rule};
+
+/// From a rule to the endpoints of each backend that gets traffic.
+pub(super) fn hops(route: &Route<'_>, rule: &Rule<'_>) -> Vec<Hop> {
+    rule.backends.iter().filter(|backend| backend.weight > 0).flat_map(|backend| to_endpoints(route, backend)).collect()
+}
+
+fn to_endpoints(route: &Route<'_>, backend: &Backend<'_>) -> Vec<Hop> {
+    let mut hops = Vec::new();
+    if backend.namespace != name_of(route.metadata).0 {
+        hops.push(grant(route, backend));
+    }
+    if hops.iter().all(|hop| hop.ok) {
+        hops.push(service(backend));
+    }
+    if hops.iter().all(|hop| hop.ok) {
+        hops.push(endpoints(backend));
+    }
+    hops
+}
+
+fn grant(route: &Route<'_>, backend: &Backend<'_>) -> Hop {
+    let subject = format!("ReferenceGrant/{}", backend.namespace);
+    let (kind, from) = (route.kind.as_str(), name_of(route.metadata).0);
+    let service = format!("Service '{}/{}'", backend.namespace, backend.name);
+    match &backend.endpoints {
+        Err(BackendProblem::NotPermitted(_)) => {
+            let finding = format!("none lets a {kind} of namespace '{from}' use {service}");
+            Hop::bad("ReferenceGrant", subject, finding, format!("create this:\n{}", grant_yaml(route, backend)))
+        }
+        _ => Hop::good("ReferenceGrant", subject, format!("lets a {kind} of namespace '{from}' use {service}")),
+    }
+}
+
+/// The narrowest grant that permits it.
+fn grant_yaml(route: &Route<'_>, backend: &Backend<'_>) -> String {
+    let (from, route_name) = name_of(route.metadata);
+    format!(
+        "apiVersion: {GATEWAY_GROUP}/v1\n\
+         kind: ReferenceGrant\n\
+         metadata:\n  name: {route_name}\n  namespace: {}\n\
+         spec:\n  from:\n    - group: {GATEWAY_GROUP}\n      kind: {}\n      namespace: {from}\n  \
+         to:\n    - group: \"\"\n      kind: Service\n      name: {}\n",
+        backend.namespace,
+        route.kind.as_str(),
+        backend.name
+    )
+}
+
+fn service(backend: &Backend<'_>) -> Hop {
+    let subject = format!("Service/{}", backend.service());
+    match &backend.endpoints {
+        Err(problem) if problem.reason().is_some() => {
+            Hop::bad("Service", subject, problem.to_string(), advice(backend, problem))
+        }
+        _ => Hop::good("Service", subject, "exists, with this port"),
+    }
+}
+
+fn endpoints(backend: &Backend<'_>) -> Hop {
+    let subject = format!("Service/{}", backend.service());
+    match &backend.endpoints {
+        Ok(addresses) => {
+            let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            Hop::good("Endpoints", subject, addresses.join(", "))
+        }
+        Err(problem) => Hop::bad("Endpoints", subject, problem.to_string(), advice(backend, problem)),
+    }
+}
+
+fn advice(backend: &Backend<'_>, problem: &BackendProblem) -> String {
+    let service = format!("Service '{}/{}'", backend.namespace, backend.name);
+    match problem {
+        BackendProblem::InvalidKind(_) => "name a Service in backendRefs".to_owned(),
+        BackendProblem::NotPermitted(namespace) => format!("create a ReferenceGrant in namespace '{namespace}'"),
+        BackendProblem::NoPort => format!("name a port of {service} in backendRefs"),
+        BackendProblem::NotFound => format!("create {service}, or name another in backendRefs"),
+        BackendProblem::UnknownPort(port) => format!("add TCP port {port} to {service}, or name one that it has"),
+        BackendProblem::ExternalName => "name a Service with endpoints of its own".to_owned(),
+        BackendProblem::AppProtocol(_) => format!("name a port of {service} that speaks HTTP/1.1 without TLS"),
+        BackendProblem::NoEndpoint => {
+            format!("have a Pod that {service} selects become ready, with the port that the Service's targetPort names")
+        }
+    }
+}
