@@ -76,3 +76,21 @@ fn try_tune(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Origin: pains row 8.
+    #[tokio::test]
+    async fn a_silent_connection_is_kept_alive() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        try_tune(&stream).unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap() && socket.tcp_keepalive_time().unwrap() < Duration::from_mins(1));
+        assert!(stream.nodelay().unwrap());
+    }
+}

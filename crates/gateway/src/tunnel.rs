@@ -15,6 +15,9 @@ use crate::observe::Traffic;
 /// Large enough that bulk transfers spend their time in the kernel, small enough to stay in a core's cache.
 const SCRATCH_LEN: usize = 64 * 1024;
 
+/// How often a direction moves bytes before the other one, and other tasks of the thread, have their turn.
+const MOVES_PER_TURN: usize = 16;
+
 thread_local! {
     /// Shared by all tunnels of a thread: it holds bytes only within one `poll`.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_LEN].into_boxed_slice());
@@ -70,10 +73,19 @@ impl Direction {
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        while self.state == State::Copying {
+        for _ in 0..MOVES_PER_TURN {
+            if self.state != State::Copying {
+                return self.poll_close(cx, writer);
+            }
             ready!(self.poll_write_kept(cx, writer, count))?;
             ready!(self.poll_move(cx, reader, writer, count))?;
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Passes the end on; the writer flushes what it holds first (`AsyncWrite::poll_shutdown`).
+    fn poll_close<W: AsyncWrite + Unpin>(&mut self, cx: &mut Context<'_>, writer: &mut W) -> Poll<io::Result<()>> {
         if self.state == State::Closing {
             ready!(Pin::new(writer).poll_shutdown(cx))?;
             self.state = State::Closed;
@@ -151,4 +163,108 @@ fn poll_write<W: AsyncWrite + Unpin>(
     }
     *count += written as u64;
     Poll::Ready(Ok(written))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, BufStream, DuplexStream, duplex};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Two streams and a tunnel between their other ends; the tunnel's writers hold bytes back until they are flushed.
+    fn tunnel(widths: [usize; 2]) -> (DuplexStream, DuplexStream, impl Future<Output = (io::Result<()>, Traffic)>) {
+        let [(client, client_end), (backend, backend_end)] = widths.map(duplex);
+        let tunnel = async move {
+            let (mut client, mut backend) = (BufStream::new(client_end), BufStream::new(backend_end));
+            let mut traffic = Traffic::default();
+            let result = splice(&mut client, &mut backend, &mut traffic).await;
+            (result, traffic)
+        };
+        (client, backend, tunnel)
+    }
+
+    #[tokio::test]
+    async fn what_was_written_does_not_wait_for_more() {
+        let (mut client, mut backend, tunnel) = tunnel([100, 100]);
+        let talk = async {
+            for text in [b"ask", b"yes"] {
+                let mut heard = [0; 3];
+                client.write_all(text).await.unwrap();
+                backend.read_exact(&mut heard).await.unwrap();
+                backend.write_all(&heard).await.unwrap();
+                client.read_exact(&mut heard).await.unwrap();
+                assert_eq!(&heard, text);
+            }
+        };
+        let talk = timeout(Duration::from_secs(5), talk);
+        tokio::select! {
+            biased;
+            talked = talk => talked.unwrap(),
+            (result, _) = tunnel => panic!("{result:?}"),
+        }
+    }
+
+    /// However narrow the pipes, both directions carry all bytes at the same time, and each ends for itself.
+    #[tokio::test]
+    async fn both_directions_carry_everything_at_once() {
+        for widths in [[1, 1], [7, 100_000], [100_000, 7], [100_000, 100_000]] {
+            let (client, backend, tunnel) = tunnel(widths);
+            let bulk: Vec<u8> = (0..=255).cycle().take(20_000).collect();
+            let (heard_back, heard, (result, traffic)) =
+                tokio::join!(say_and_hear(client, &bulk[..9_000]), say_and_hear(backend, &bulk), tunnel);
+            assert!(heard == bulk[..9_000] && heard_back == bulk, "{widths:?}");
+            result.unwrap();
+            assert_eq!(traffic, Traffic { received: 9_000, sent: 20_000 });
+        }
+    }
+
+    async fn say_and_hear(stream: DuplexStream, bytes: &[u8]) -> Vec<u8> {
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let mut heard = Vec::new();
+        let saying = async {
+            writer.write_all(bytes).await.unwrap();
+            writer.shutdown().await.unwrap();
+        };
+        let (heard_len, ()) = tokio::join!(reader.read_to_end(&mut heard), saying);
+        assert_eq!(heard_len.unwrap(), heard.len());
+        heard
+    }
+
+    #[tokio::test]
+    async fn a_direction_that_never_rests_leaves_the_other_its_turn() {
+        let (mut answers, mut endless) = (tokio::io::join(&b"answer"[..], tokio::io::sink()), Endless);
+        let mut traffic = Traffic::default();
+        let mut turn = Box::pin(splice(&mut endless, &mut answers, &mut traffic));
+        assert!(poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await.is_pending());
+        drop(turn);
+        assert_eq!(traffic, Traffic { received: (MOVES_PER_TURN * SCRATCH_LEN) as u64, sent: 6 });
+    }
+
+    /// Always has more to say, and takes everything.
+    struct Endless;
+
+    impl AsyncRead for Endless {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            buf.initialize_unfilled();
+            buf.advance(buf.remaining());
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Endless {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
 }
