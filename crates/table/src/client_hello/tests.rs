@@ -151,6 +151,19 @@ fn a_hello_may_be_larger_than_a_record() {
     assert!(matches!(server_name(&bytes[..bytes.len() - 1]), Ok(Hello::Incomplete { missing: 1 })));
 }
 
+/// The less often one asks, the less a client that drips can cost.
+#[test]
+fn what_is_missing_is_as_much_as_can_be_known() {
+    assert_eq!(server_name(&[]), Ok(Hello::Incomplete { missing: 9 }), "both headers");
+    let whole = message(Some(&sni("a.example.com")));
+    for fragment_len in [whole.len(), whole.len() - 1, whole.len() / 2 + 1] {
+        let bytes = records(&whole, fragment_len);
+        for len in 9..bytes.len() {
+            assert_eq!(server_name(&bytes[..len]), Ok(Hello::Incomplete { missing: bytes.len() - len }), "{len}");
+        }
+    }
+}
+
 /// Origin: pains row 21.
 #[test]
 fn case_and_the_trailing_dot_do_not_matter() {
