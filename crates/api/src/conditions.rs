@@ -16,6 +16,13 @@ pub const AUTH_READY: &str = "AuthReady";
 /// Whether every entry of `routing.tcp` is served; absent without entries.
 pub const TCP_ROUTING_READY: &str = "TCPRoutingReady";
 
+// Tenant
+
+/// Whether the name of the tenant's API server is served; absent where the platform serves none.
+pub const API_ROUTING_READY: &str = "APIRoutingReady";
+/// Whether the names of the tenant's apps are served; absent where the platform serves none.
+pub const APPS_ROUTING_READY: &str = "AppsRoutingReady";
+
 /// Reasons of conditions. One that an event shares is here too.
 pub mod reasons {
     // Ready of a NebariApp
@@ -156,6 +163,14 @@ pub mod reasons {
     pub const ROUTE_HOSTNAME_OUTSIDE_PATTERN: &str = "RouteHostnameOutsidePattern";
     /// False: the port does not answer.
     pub const DIAL_FAILED: &str = "DialFailed";
+
+    // APIRoutingReady of a Tenant, beside those above
+
+    /// True: the gateway accepts the route to the API server.
+    pub const ROUTE_ACCEPTED: &str = "RouteAccepted";
+    /// False: the API Gateway's listener does not keep tenants apart: it terminates TLS, lacks the name, or admits
+    /// routes of other namespaces.
+    pub const GATEWAY_NOT_ISOLATED: &str = "GatewayNotIsolated";
 
     // Ready of a Tenant
 

@@ -1,17 +1,39 @@
 //! From what people write to what must exist.
 //!
 //! Room rule: no I/O, no async, no clock, no environment, and never an `Err` for a user's mistake: that is a condition.
+//!
+//! [`plan`] is a list of steps, each a function of what the ones before have found:
+//!
+//! 1. *lower*: every NebariApp and Tenant is parsed once and says what it claims;
+//! 2. *arbitrate*: all claims side by side, each with a verdict;
+//! 3. *render*: what was granted becomes complete objects;
+//! 4. *differ*: which of them have to be written;
+//! 5. *prune*: what was made earlier and is not wanted any more;
+//! 6. *status*: what every owner is told, computed once.
 
+mod acknowledgement;
+mod app;
 pub mod arbitrate;
+mod audit;
+mod body;
 pub mod claim;
+mod condition;
+mod differ;
+mod docket;
+mod gateway;
 pub mod merge;
+mod object;
 mod output;
+mod prune;
+mod settled;
+mod steps;
+mod tenant;
+mod text;
+mod view;
+mod wanted;
 mod world;
 
+pub use audit::{Fault, audit};
 pub use output::{Apply, Event, FIELD_MANAGER, ObjectRef, Plan, StatusWrite};
+pub use steps::plan;
 pub use world::{Config, Served, TenantApi, TenantApps, TlsRouteVersion, World, Zone};
-
-/// Decides everything; the same world always gives the same plan.
-pub fn plan(_world: &World) -> Plan {
-    Plan::default()
-}

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 use portreeve_names::HostPattern;
 
 use crate::claim::{Claim, GatewayName, Incumbency, Owner, OwnerKind, Seat, Usage, Verdict};
-use name_index::{Grant, NameIndex};
+pub(crate) use name_index::NameIndex;
 
 /// How many more entries each Gateway can take beside those of others; a Gateway that is not named takes none.
 pub type Rooms = BTreeMap<GatewayName, usize>;
@@ -63,7 +63,7 @@ impl<'a> Hearing<'a> {
             let (hosts, group) = (&self.claims[claim].hosts, self.groups[claim]);
             match index.conflict(group, hosts) {
                 Some(_) => refused.push(claim),
-                None => index.insert(Grant { claim, group }, hosts),
+                None => index.insert(claim, group, hosts),
             }
         }
         // The holder that is named is looked up when all are known: a younger holder that is recorded next time, and

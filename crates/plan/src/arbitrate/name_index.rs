@@ -5,15 +5,15 @@ use portreeve_names::{HostPattern, Hostname};
 /// Granted names as a tree over labels from the right, so that an overlap is found in as many steps as a name has
 /// labels, however many names there are.
 #[derive(Debug, Default)]
-pub(super) struct NameIndex {
+pub(crate) struct NameIndex {
     root: Node,
 }
 
 /// A granted claim: its index, and the group that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Grant {
-    pub(super) claim: usize,
-    pub(super) group: usize,
+struct Grant {
+    claim: usize,
+    group: usize,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ struct Below([Option<Grant>; 2]);
 
 impl NameIndex {
     /// The first grant of another group that shares a name with `hosts`.
-    pub(super) fn conflict(&self, group: usize, hosts: &HostPattern) -> Option<usize> {
+    pub(crate) fn conflict(&self, group: usize, hosts: &HostPattern) -> Option<usize> {
         let (name, wildcard) = match hosts {
             HostPattern::Any => return None,
             HostPattern::Wildcard(suffix) => (suffix, true),
@@ -54,7 +54,8 @@ impl NameIndex {
     }
 
     /// Records a grant that [`NameIndex::conflict`] has let pass.
-    pub(super) fn insert(&mut self, grant: Grant, hosts: &HostPattern) {
+    pub(crate) fn insert(&mut self, claim: usize, group: usize, hosts: &HostPattern) {
+        let grant = Grant { claim, group };
         let (name, wildcard) = match hosts {
             HostPattern::Any => return,
             HostPattern::Wildcard(suffix) => (suffix, true),

@@ -1,0 +1,202 @@
+use k8s_openapi::api::core::v1::Secret;
+use portreeve_api::conditions;
+use portreeve_api::names::nebari_app as derived;
+use portreeve_api::nebari_app::{AuthProvider, RouteManagement};
+
+use super::render::is_protected;
+use super::status::{AppReport, PUBLIC_ROUTES_IGNORED};
+use super::{Auth, CertificateSource, Section};
+use crate::acknowledgement::{http_route_statuses, route};
+use crate::condition::{Finding, Reason, foremost};
+use crate::object::{Key, Kind};
+use crate::settled::{Alarm, WatchedListener, not_found};
+
+impl AppReport<'_, '_> {
+    /// `TLSReady`
+    pub(super) fn tls(&self, alarm: &mut Alarm) -> Finding {
+        let certificate = self.case.app.web.as_ref().map_or(CertificateSource::Disabled, |web| web.certificate);
+        match certificate {
+            CertificateSource::Disabled => Reason::TlsDisabled.because("TLS is not enabled for this app"),
+            CertificateSource::Shared => Reason::ClusterIssuerNotConfigured.because(
+                "No ClusterIssuer configured and routing.tls.secretName not set; using the shared HTTPS listener",
+            ),
+            CertificateSource::Secret(secret) => {
+                let findings = self.own_listener(self.secret(secret), alarm);
+                let place = format!("{}/{secret}", self.case.app.namespace);
+                let ready =
+                    || Reason::UserProvidedSecretReady.because(format!("using pre-provisioned TLS secret {place}"));
+                foremost(findings).unwrap_or_else(ready)
+            }
+            CertificateSource::Issuer(_) => {
+                foremost(self.own_listener(self.certificate(), alarm)).unwrap_or_else(|| {
+                    Reason::TlsConfigured.because("TLS certificate is ready and Gateway listener is configured")
+                })
+            }
+        }
+    }
+
+    /// What is wrong with the app's HTTPS listener or its certificate.
+    fn own_listener(&self, certificate: Option<Finding>, alarm: &mut Alarm) -> Vec<Finding> {
+        let mut findings = self.host_name();
+        if findings.is_empty() {
+            findings.extend(certificate);
+            findings.extend(self.https_listener(alarm));
+        }
+        findings
+    }
+
+    /// Why the app does not have its host name, or nothing that could serve it.
+    fn host_name(&self) -> Vec<Finding> {
+        let Some(web) = &self.case.web else { return Vec::new() };
+        let verdict = web.claim.and_then(|claim| self.settled.judgement.refusal(claim));
+        let refused = web.refusal.clone().into_iter().chain(verdict);
+        let set = matches!(web.section, Section::Own(_)).then(|| self.no_listener_set()).flatten();
+        refused.chain(set).collect()
+    }
+
+    /// Why the app has no ListenerSet although listeners are granted.
+    pub(super) fn no_listener_set(&self) -> Option<Finding> {
+        if !self.settled.view.world.served.listener_sets {
+            return Some(Reason::ListenerSetUnsupported.because(
+                "the cluster does not serve ListenerSet (gateway.networking.k8s.io/v1): install Gateway API 1.5 or later",
+            ));
+        }
+        self.rendered.foreign(Kind::ListenerSet, &derived::listener_set(self.case.app.name))
+    }
+
+    fn https_listener(&self, alarm: &mut Alarm) -> Vec<Finding> {
+        let (Some(web), Some(set)) = (&self.case.web, self.listener_set()) else { return Vec::new() };
+        let Section::Own(section) = &web.section else { return Vec::new() };
+        let watched = WatchedListener {
+            set: &set,
+            section,
+            gateway: &self.case.app.gateway,
+            port: web.port,
+            recorded: self.recorded_https(section),
+            previous: self.previous(conditions::TLS_READY),
+        };
+        let findings = self.settled.listener(&watched, alarm).into_iter();
+        let contract = |finding: Finding| match finding.reason {
+            Reason::ListenerConflicted => Reason::GatewayListenerConflict.because(finding.message),
+            _ => finding,
+        };
+        findings.map(contract).collect()
+    }
+
+    fn secret(&self, name: &str) -> Option<Finding> {
+        let namespace = self.case.app.namespace;
+        let Some(secret) = self.settled.view.secret(namespace, name) else {
+            return Some(Reason::UserProvidedSecretNotFound.because(format!(
+                "TLS secret {namespace}/{name} not found; create it and the listener will pick it up"
+            )));
+        };
+        let usable = secret.type_.as_deref() == Some("kubernetes.io/tls")
+            && ["tls.crt", "tls.key"].into_iter().all(|key| has_key(secret, key));
+        (!usable).then(|| {
+            Reason::UserProvidedSecretInvalidType.because(format!(
+                "TLS secret {namespace}/{name} must be of type kubernetes.io/tls, with tls.crt and tls.key"
+            ))
+        })
+    }
+
+    fn certificate(&self) -> Option<Finding> {
+        let app = &self.case.app;
+        let name = derived::certificate(app.name, app.namespace);
+        if !self.settled.view.world.served.certificates {
+            return Some(Reason::CertificateFailed.because(
+                "the cluster does not serve Certificate (cert-manager.io/v1): install cert-manager, or set routing.tls.secretName",
+            ));
+        }
+        if let Some(foreign) = self.rendered.foreign(Kind::Certificate, &name) {
+            return Some(foreign);
+        }
+        self.settled.certificate(app.namespace, &name)
+    }
+
+    /// `RoutingReady`
+    pub(super) fn routing(&self) -> Finding {
+        let app = &self.case.app;
+        let Some(web) = &app.web else {
+            return Reason::RoutingNotConfigured.because("Routing configuration not provided in spec");
+        };
+        let refused = self.host_name();
+        if let Some(refusal) = foremost(refused) {
+            return refusal;
+        }
+        if web.management == RouteManagement::App {
+            return Reason::RoutingNotConfigured
+                .because("routing.routeManagement is App: the app attaches its own HTTPRoutes");
+        }
+        let routes = [derived::http_route(app.name), derived::public_http_route(app.name)];
+        let gateway = self.settled.view.gateway(&app.gateway).is_none().then(|| not_found(&app.gateway));
+        let permission = self.settled.permission(Kind::HttpRoute, &app.source.spec.service, app.namespace);
+        let routes = routes.iter().filter_map(|name| self.http_route(name));
+        let findings = gateway.into_iter().chain(self.policy()).chain(permission).chain(routes);
+        foremost(findings).unwrap_or_else(|| {
+            Reason::HttpRouteReady.because(if app.ignores_public_routes() {
+                format!("HTTPRoute is configured and ready; {PUBLIC_ROUTES_IGNORED}")
+            } else {
+                "HTTPRoute is configured and ready".to_owned()
+            })
+        })
+    }
+
+    fn http_route(&self, name: &str) -> Option<Finding> {
+        let key = Key::new(Kind::HttpRoute, self.case.app.namespace, name);
+        let parents = self.rendered.parents.get(&key)?;
+        let acknowledged = || {
+            let live = self.settled.view.http_route(&key.namespace, name);
+            route(&live.map(http_route_statuses).unwrap_or_default(), parents, self.settled.generation(&key))
+        };
+        self.rendered.foreign(Kind::HttpRoute, name).or_else(acknowledged)
+    }
+
+    fn policy(&self) -> Option<Finding> {
+        let app = &self.case.app;
+        (app.auth == Auth::Gateway && !is_protected(self.settled.view, app)).then(|| {
+            Reason::PolicyMissing.because(format!(
+                "no SecurityPolicy targets HTTPRoute {}; until one does, no route is made",
+                derived::http_route(app.name)
+            ))
+        })
+    }
+
+    /// `AuthReady`
+    pub(super) fn auth(&self) -> Finding {
+        let app = &self.case.app;
+        let unprotectable = self.case.web.as_ref().and_then(|web| web.refusal.clone());
+        let unprotectable = unprotectable.filter(|refusal| refusal.reason == Reason::AuthNeedsOperatorRoutes);
+        let missing = match app.auth {
+            Auth::Disabled => return Reason::AuthDisabled.because("Authentication is not enabled for this app"),
+            Auth::Gateway => unprotectable.or_else(|| self.policy()),
+            Auth::App => self.client_secret(),
+        };
+        missing.unwrap_or_else(|| {
+            let provider = match app.source.spec.auth.as_ref().map(|auth| auth.provider).unwrap_or_default() {
+                AuthProvider::Keycloak => "keycloak",
+                AuthProvider::GenericOidc => "generic-oidc",
+            };
+            Reason::AuthConfigured.because(format!("Authentication configured with provider {provider}"))
+        })
+    }
+
+    /// An app that signs visitors in itself needs its client's Secret.
+    fn client_secret(&self) -> Option<Finding> {
+        let app = &self.case.app;
+        let name = derived::oidc_client_secret(app.name);
+        let failed = |what: String| {
+            Some(Reason::ValidationFailed.because(format!("Auth configuration validation failed: {what}")))
+        };
+        match self.settled.view.secret(app.namespace, &name) {
+            None => failed(format!("OIDC client secret '{name}' not found in namespace '{}'", app.namespace)),
+            Some(secret) if has_key(secret, "client-secret") => None,
+            Some(_) => failed(format!("OIDC client secret '{name}' is missing required key 'client-secret'")),
+        }
+    }
+}
+
+/// Whether a Secret has something under a key, in either of the forms in which a manifest may write it.
+pub(crate) fn has_key(secret: &Secret, key: &str) -> bool {
+    let data = secret.data.as_ref().and_then(|data| data.get(key)).is_some_and(|value| !value.0.is_empty());
+    data || secret.string_data.as_ref().and_then(|data| data.get(key)).is_some_and(|value| !value.is_empty())
+}

@@ -1,0 +1,271 @@
+use std::collections::BTreeMap;
+
+use portreeve_api::ServiceReference;
+use portreeve_api::names::{self, labels, nebari_app as derived};
+use portreeve_api::nebari_app::{PathType, RouteManagement, RouteMatch};
+use portreeve_names::HostPattern;
+use serde_json::{Value, json};
+
+use super::lower::EntryListener;
+use super::{App, AppCase, Auth, CertificateSource, Entry, Section, Web};
+use crate::acknowledgement::Parent;
+use crate::body::{self, Backend, CERTIFICATE_V1, GATEWAY_API_V1, Metadata, PathMatch};
+use crate::condition::Reason;
+use crate::docket::Judgement;
+use crate::object::{Key, Kind};
+use crate::text::label_value;
+use crate::view::View;
+use crate::wanted::Wanted;
+
+/// The annotation of a ListenerSet by which a pattern of `sniHostnames` travels to a gateway that honours it: a JSON
+/// object from the names of match-all listeners to their patterns.
+pub(crate) const SNI_PATTERNS: &str = "portreeve.dev/sni-patterns";
+
+/// What was made for an app, as far as its status needs to know.
+#[derive(Default)]
+pub(crate) struct Rendered {
+    /// Objects that are wanted, but whose name is somebody else's.
+    pub(crate) foreign: Vec<Key>,
+    /// The parents of each route that is wanted.
+    pub(crate) parents: BTreeMap<Key, Vec<Parent>>,
+}
+
+/// Turns what an app was granted into objects.
+pub(crate) fn render<'a>(
+    view: &View<'a>,
+    case: &AppCase<'a>,
+    judgement: &Judgement,
+    wanted: &mut Wanted<'_, 'a>,
+) -> Rendered {
+    let mut rendering =
+        Rendering { view, app: &case.app, judgement, wanted, rendered: Rendered::default(), has_listener_set: false };
+    if case.refusal.as_ref().is_some_and(|refusal| refusal.reason == Reason::NamespaceNotOptedIn) {
+        rendering.keep_certificate();
+        return rendering.rendered;
+    }
+    rendering.listener_set(case);
+    rendering.certificate(case);
+    rendering.http_routes(case);
+    for (entry, entry_case) in case.app.entries.iter().zip(&case.entries) {
+        rendering.tls_route(entry, &entry_case.listeners);
+    }
+    rendering.rendered
+}
+
+impl Rendered {
+    /// Why an object is not made, if its name is somebody else's.
+    pub(crate) fn foreign(&self, kind: Kind, name: &str) -> Option<crate::condition::Finding> {
+        let key = self.foreign.iter().find(|key| key.kind == kind && key.name == name)?;
+        Some(
+            Reason::ForeignObject
+                .because(format!("{} is there and was not made for this app; rename or delete it", key.describe())),
+        )
+    }
+}
+
+struct Rendering<'r, 'v, 'a> {
+    view: &'r View<'a>,
+    app: &'r App<'a>,
+    judgement: &'r Judgement,
+    wanted: &'r mut Wanted<'v, 'a>,
+    rendered: Rendered,
+    has_listener_set: bool,
+}
+
+impl Rendering<'_, '_, '_> {
+    /// When a namespace opts out, its Certificates and Secrets stay.
+    fn keep_certificate(&mut self) {
+        let name = derived::certificate(self.app.name, self.app.namespace);
+        self.wanted.kept.insert(Key::new(Kind::Certificate, self.app.namespace, name));
+    }
+
+    fn listener_set(&mut self, case: &AppCase<'_>) {
+        let listeners: Vec<Value> = self.https_listener(case).into_iter().chain(self.tcp_listeners(case)).collect();
+        if listeners.is_empty() || !self.view.world.served.listener_sets {
+            return;
+        }
+        let key = Key::new(Kind::ListenerSet, self.app.namespace, derived::listener_set(self.app.name));
+        let metadata = self.metadata(labels::of_app_listeners(&label_value(self.app.name)), self.sni_patterns(case));
+        let body = body::object(&key, GATEWAY_API_V1, metadata, body::listener_set(&self.app.gateway, &listeners));
+        self.has_listener_set = self.add(key, body);
+    }
+
+    fn https_listener(&self, case: &AppCase<'_>) -> Option<Value> {
+        let (web, web_case) = (self.app.web.as_ref()?, case.web.as_ref()?);
+        let Section::Own(name) = &web_case.section else { return None };
+        let hosts = HostPattern::Exact(web.hostname.as_ref().ok()?.clone());
+        self.granted(web_case.claim)?;
+        let secret = self.certificate_secret(web)?;
+        let routes = body::routes_of_same_namespace(Kind::HttpRoute);
+        Some(body::https_listener(name, &hosts, web_case.port, &secret, &routes))
+    }
+
+    fn certificate_secret(&self, web: &Web<'_>) -> Option<String> {
+        match web.certificate {
+            CertificateSource::Secret(name) => Some(name.to_owned()),
+            CertificateSource::Issuer(_) => Some(derived::certificate_secret(self.app.name, self.app.namespace)),
+            CertificateSource::Disabled | CertificateSource::Shared => None,
+        }
+    }
+
+    fn tcp_listeners(&self, case: &AppCase<'_>) -> Vec<Value> {
+        let entries = self.app.entries.iter().zip(&case.entries);
+        let listeners = entries.flat_map(|(entry, entry_case)| {
+            let granted = self.granted_listeners(&entry_case.listeners);
+            granted.map(|listener| body::passthrough_listener(&listener.name, &listener.hosts, entry.port))
+        });
+        listeners.collect()
+    }
+
+    fn sni_patterns(&self, case: &AppCase<'_>) -> BTreeMap<String, String> {
+        let entries = self.app.entries.iter().zip(&case.entries);
+        let patterns: BTreeMap<&str, String> = entries
+            .flat_map(|(entry, entry_case)| {
+                let granted = self.granted_listeners(&entry_case.listeners);
+                granted.filter_map(|listener| Some((listener.name.as_str(), entry.pattern()?.to_string())))
+            })
+            .collect();
+        if patterns.is_empty() { BTreeMap::new() } else { annotation(SNI_PATTERNS, json!(patterns).to_string()) }
+    }
+
+    fn certificate(&mut self, case: &AppCase<'_>) {
+        let Some((web, web_case)) = self.app.web.as_ref().zip(case.web.as_ref()) else { return };
+        let (CertificateSource::Issuer(issuer), Ok(hostname)) = (web.certificate, &web.hostname) else { return };
+        if self.granted(web_case.claim).is_none() || !self.view.world.served.certificates {
+            return;
+        }
+        let (app, namespace) = (self.app.name, self.app.namespace);
+        let key = Key::new(Kind::Certificate, namespace, derived::certificate(app, namespace));
+        let metadata = self.metadata(labels::of_app_certificate(&label_value(app), namespace), BTreeMap::new());
+        let spec = body::certificate(&derived::certificate_secret(app, namespace), hostname.as_str(), issuer);
+        self.add(key.clone(), body::object(&key, CERTIFICATE_V1, metadata, spec));
+    }
+
+    fn http_routes(&mut self, case: &AppCase<'_>) {
+        let Some((web, web_case)) = self.app.web.as_ref().zip(case.web.as_ref()) else { return };
+        let Ok(hostname) = &web.hostname else { return };
+        let unprotected = self.app.auth == Auth::Gateway && !is_protected(self.view, self.app);
+        if self.granted(web_case.claim).is_none() || web.management == RouteManagement::App || unprotected {
+            return;
+        }
+        let Some(parent) = self.parent(&web_case.section) else { return };
+        let main = self.http_route(web, &parent, hostname.as_str(), false);
+        if main && self.app.auth != Auth::Disabled && !web.routing.public_routes.is_empty() {
+            self.http_route(web, &parent, hostname.as_str(), true);
+        }
+    }
+
+    fn http_route(&mut self, web: &Web<'_>, parent: &Parent, hostname: &str, public: bool) -> bool {
+        let (app, namespace) = (self.app.name, self.app.namespace);
+        let routing = web.routing;
+        let mut labels = labels::of_app(&label_value(app));
+        let (name, annotations, paths) = if public {
+            labels.insert(labels::ROUTE_TYPE.to_owned(), labels::PUBLIC_ROUTE.to_owned());
+            let paths = paths(&routing.public_routes, PathType::Exact);
+            (derived::public_http_route(app), BTreeMap::new(), paths)
+        } else {
+            let paths = paths(&routing.routes, PathType::PathPrefix);
+            (derived::http_route(app), routing.annotations.clone(), paths)
+        };
+        let tls = if web.is_tls() { labels::TRUE } else { labels::FALSE };
+        let annotations = annotations.into_iter().chain(annotation(labels::TLS_ENABLED, tls.to_owned())).collect();
+        let key = Key::new(Kind::HttpRoute, namespace, name);
+        let spec = body::http_route(parent, hostname, &paths, &self.backend(&self.app.source.spec.service), namespace);
+        let body = body::object(&key, GATEWAY_API_V1, self.metadata(labels, annotations), spec);
+        self.rendered.parents.insert(key.clone(), vec![parent.clone()]);
+        self.add(key, body)
+    }
+
+    fn parent(&self, section: &Section) -> Option<Parent> {
+        match section {
+            Section::Own(name) => self.own_parent(name),
+            Section::Borrowed(name) => Some(Parent {
+                kind: Kind::Gateway.as_str(),
+                namespace: self.app.gateway.namespace.to_string(),
+                name: self.app.gateway.name.to_string(),
+                section: Some((*name).to_owned()),
+            }),
+        }
+    }
+
+    fn own_parent(&self, section: &str) -> Option<Parent> {
+        self.has_listener_set.then(|| Parent {
+            kind: Kind::ListenerSet.as_str(),
+            namespace: self.app.namespace.to_owned(),
+            name: derived::listener_set(self.app.name),
+            section: Some(section.to_owned()),
+        })
+    }
+
+    fn tls_route(&mut self, entry: &Entry<'_>, listeners: &[EntryListener]) {
+        let (Some(service), Some(version)) = (entry.service, self.view.world.served.tls_routes) else { return };
+        let granted: Vec<&EntryListener> = self.granted_listeners(listeners).collect();
+        let parents: Vec<Parent> = granted.iter().filter_map(|listener| self.own_parent(&listener.name)).collect();
+        if parents.is_empty() {
+            return;
+        }
+        let hostnames: Vec<String> = granted.iter().filter_map(|listener| listener.hosts.to_field()).collect();
+        let key = Key::new(Kind::TlsRoute, self.app.namespace, derived::tls_route(self.app.name, entry.name));
+        let mut labels = labels::of_app(&label_value(self.app.name));
+        labels.insert(labels::ROUTE_TYPE.to_owned(), labels::TCP_ROUTE.to_owned());
+        let spec = body::tls_route(&parents, &hostnames, &self.backend(service), self.app.namespace);
+        let api_version = format!("{}/{}", names::GATEWAY_API_GROUP, version.as_str());
+        let body = body::object(&key, &api_version, self.metadata(labels, BTreeMap::new()), spec);
+        self.rendered.parents.insert(key.clone(), parents);
+        self.add(key, body);
+    }
+
+    fn backend<'s>(&'s self, service: &'s ServiceReference) -> Backend<'s> {
+        let namespace = service.namespace.as_deref().unwrap_or(self.app.namespace);
+        Backend { namespace, name: &service.name, port: service.port }
+    }
+
+    fn granted(&self, claim: Option<usize>) -> Option<usize> {
+        claim.filter(|claim| self.judgement.is_granted(*claim))
+    }
+
+    fn granted_listeners<'l>(&self, listeners: &'l [EntryListener]) -> impl Iterator<Item = &'l EntryListener> {
+        listeners.iter().filter(|listener| self.judgement.is_granted(listener.claim))
+    }
+
+    fn metadata(&self, labels: BTreeMap<String, String>, annotations: BTreeMap<String, String>) -> Metadata<'_> {
+        Metadata { labels, annotations, owner: Some(self.app.identity()) }
+    }
+
+    fn add(&mut self, key: Key, body: Value) -> bool {
+        let added = self.wanted.add(self.app.identity(), &key, body);
+        if !added {
+            self.rendered.foreign.push(key);
+        }
+        added
+    }
+}
+
+/// Whether a policy of the app's namespace targets the whole of its main route.
+pub(crate) fn is_protected(view: &View<'_>, app: &App<'_>) -> bool {
+    let route = derived::http_route(app.name);
+    view.policies_in(app.namespace).iter().any(|policy| {
+        policy.spec.targets().any(|target| {
+            target.group == names::GATEWAY_API_GROUP
+                && target.kind == Kind::HttpRoute.as_str()
+                && target.name == route
+                && target.section_name.is_none()
+        })
+    })
+}
+
+/// Without any path the app is served at all of them.
+fn paths(routes: &[RouteMatch], default: PathType) -> Vec<PathMatch<'_>> {
+    let type_of = |route: &RouteMatch| match route.path_type.unwrap_or(default) {
+        PathType::Exact => "Exact",
+        PathType::PathPrefix => "PathPrefix",
+    };
+    if routes.is_empty() {
+        return vec![("PathPrefix", "/")];
+    }
+    routes.iter().map(|route| (type_of(route), route.path_prefix.as_str())).collect()
+}
+
+fn annotation(key: &str, value: String) -> BTreeMap<String, String> {
+    BTreeMap::from([(key.to_owned(), value)])
+}

@@ -1,0 +1,231 @@
+use portreeve_api::conditions::{self, events};
+use portreeve_api::names::{GATEWAY_API_GROUP, nebari_app as derived};
+use portreeve_api::nebari_app::{
+    HttpsStatus, ListenerReference, NebariAppStatus, RouteManagement, ServiceDiscovery, TcpStatus,
+};
+use portreeve_api::{Condition, Time};
+
+use super::entry_status::EntryReport;
+use super::{App, AppCase, Rendered, Section};
+use crate::condition::{Conditions, Finding, Reason};
+use crate::docket::Record;
+use crate::gateway::SharedGateway;
+use crate::object::{Key, Kind};
+use crate::output::{Event, ObjectRef, StatusWrite};
+use crate::settled::{Alarm, Settled};
+
+/// Puts together what one app's status has to say.
+pub(super) struct AppReport<'s, 'a> {
+    pub(super) settled: &'s Settled<'s, 'a>,
+    pub(super) case: &'s AppCase<'a>,
+    pub(super) rendered: &'s Rendered,
+    pub(super) before: &'s NebariAppStatus,
+}
+
+/// The status of an app, if it has to be written, and the events that go with it.
+pub(crate) fn status(
+    settled: &Settled<'_, '_>,
+    case: &AppCase<'_>,
+    rendered: &Rendered,
+    alarm: &mut Alarm,
+) -> (Option<StatusWrite>, Vec<Event>) {
+    let nothing = NebariAppStatus::default();
+    let before = case.app.status().unwrap_or(&nothing);
+    let report = AppReport { settled, case, rendered, before };
+    let about = case.app.object_ref();
+    let entries = if case.refusal.is_some() { Vec::new() } else { report.entries(alarm) };
+    let conditions = report.conditions(&entries, alarm);
+    let mut events = conditions.events(&about);
+    events.extend(report.public_routes_ignored(&about));
+    let after = NebariAppStatus {
+        conditions: conditions.finish(),
+        observed_generation: case.app.metadata().generation,
+        hostname: Some(case.app.source.spec.hostname.clone()),
+        service_discovery: Some(case.app.service_discovery()),
+        tcp: entries.into_iter().map(|entry| entry.status).collect(),
+        https: report.https(),
+        claims: report.claims(),
+        ..before.clone()
+    };
+    let write = (after != *before)
+        .then(|| StatusWrite { object: about, status: serde_json::to_value(&after).unwrap_or_default() });
+    (write, events)
+}
+
+impl AppReport<'_, '_> {
+    fn conditions(&self, entries: &[EntryReport], alarm: &mut Alarm) -> Conditions<'_> {
+        let app = &self.case.app;
+        let parts = match &self.case.refusal {
+            Some(refusal) => {
+                let tcp = (!app.entries.is_empty()).then(|| refusal.clone());
+                [Some(refusal.clone()), Some(refusal.clone()), Some(refusal.clone()), tcp]
+            }
+            None => [Some(self.tls(alarm)), Some(self.routing()), Some(self.auth()), summary(entries)],
+        };
+        let mut conditions = Conditions::new(&self.before.conditions, app.metadata().generation, self.settled.view.now);
+        conditions.add(conditions::READY, self.ready(&parts));
+        let [tls, routing, auth, tcp] = parts;
+        for (type_, part) in [
+            (conditions::ROUTING_READY, routing),
+            (conditions::TLS_READY, tls),
+            (conditions::AUTH_READY, auth),
+            (conditions::TCP_ROUTING_READY, tcp),
+        ] {
+            if let Some(part) = part {
+                conditions.add(type_, part);
+            }
+        }
+        conditions
+    }
+
+    /// The sum of all parts, in the contract's order and words.
+    fn ready(&self, parts: &[Option<Finding>; 4]) -> Finding {
+        if let Some(refusal) = self.case.refusal.clone().or_else(|| self.backend()) {
+            return refusal;
+        }
+        let titles = ["TLS", "Routing", "Auth", "TCP routing"];
+        let parts = || titles.iter().zip(parts).filter_map(|(title, part)| Some((title, part.as_ref()?)));
+        if let Some((title, part)) = parts().find(|(_, part)| part.reason.is_false() && !part.reason.is_choice()) {
+            return Reason::Failed.because(format!("{title} reconciliation failed: {}", part.message));
+        }
+        if parts().any(|(_, part)| part.reason == Reason::Pending) {
+            return Reason::Reconciling.because("Reconciliation in progress");
+        }
+        Reason::ReconcileSuccess.because("NebariApp reconciled successfully")
+    }
+
+    /// Why the app's own Service cannot be had; it is not looked up when the app makes its own routes.
+    fn backend(&self) -> Option<Finding> {
+        let app = &self.case.app;
+        if app.web.as_ref().is_some_and(|web| web.management == RouteManagement::App) {
+            return None;
+        }
+        self.settled.service(&app.source.spec.service, app.namespace)
+    }
+
+    /// Once for each generation of the spec that has them.
+    fn public_routes_ignored(&self, about: &ObjectRef) -> Option<Event> {
+        let app = &self.case.app;
+        let news =
+            self.before.observed_generation.is_none() || self.before.observed_generation != app.metadata().generation;
+        (news && app.ignores_public_routes()).then(|| Event {
+            about: about.clone(),
+            warning: true,
+            reason: events::PUBLIC_ROUTES_IGNORED.to_owned(),
+            message: PUBLIC_ROUTES_IGNORED.to_owned(),
+        })
+    }
+
+    /// Where the app's host name is served over HTTPS, by an own listener or a borrowed one.
+    fn https(&self) -> Option<HttpsStatus> {
+        let (app, web_case) = (&self.case.app, self.case.web.as_ref()?);
+        let web = app.web.as_ref().filter(|web| web.is_tls())?;
+        web_case.claim.filter(|claim| self.settled.judgement.is_granted(*claim))?;
+        let (listener_ref, section_name, generation) = match &web_case.section {
+            Section::Own(section) => {
+                let set = self.listener_set()?;
+                let generation = self.settled.entry_generation(&set, section, self.recorded_https(section));
+                (reference(&set), section.clone(), Some(generation))
+            }
+            Section::Borrowed(section) => {
+                let gateway = Key::new(Kind::Gateway, &app.gateway.namespace, &*app.gateway.name);
+                (reference(&gateway), (*section).to_owned(), None)
+            }
+        };
+        Some(HttpsStatus {
+            listener_ref,
+            section_name,
+            hostname: web.hostname.as_ref().ok()?.to_string(),
+            port: web_case.port,
+            addresses: self.addresses(),
+            generation,
+        })
+    }
+
+    /// The app's ListenerSet, if it is wanted.
+    pub(super) fn listener_set(&self) -> Option<Key> {
+        let key = Key::new(Kind::ListenerSet, self.case.app.namespace, derived::listener_set(self.case.app.name));
+        self.settled.bodies.contains_key(&key).then_some(key)
+    }
+
+    pub(super) fn recorded_https(&self, section: &str) -> Option<i64> {
+        self.before.https.as_ref().filter(|https| https.section_name == section)?.generation
+    }
+
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.settled.view.gateway(&self.case.app.gateway).map(SharedGateway::addresses).unwrap_or_default()
+    }
+
+    pub(super) fn previous(&self, type_: &str) -> Option<&Condition> {
+        self.before.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    fn claims(&self) -> Vec<portreeve_api::Claim> {
+        let web = self.case.web.iter().filter_map(|web| web.claim);
+        let entries = self.case.entries.iter().flat_map(|entry| &entry.listeners).map(|listener| listener.claim);
+        let now = Time(self.settled.view.now);
+        self.settled.judgement.record(web.chain(entries), Record::of(Some(&self.before.claims)), &now)
+    }
+}
+
+/// What the first failing entry says; else the first that is pending.
+fn summary(entries: &[EntryReport]) -> Option<Finding> {
+    let first = |wanted: fn(Reason) -> bool| entries.iter().find(|entry| wanted(entry.finding.reason));
+    let entry = first(Reason::is_false).or_else(|| first(|reason| reason == Reason::Pending)).or(entries.first())?;
+    let EntryReport { finding, status: TcpStatus { name, .. } } = entry;
+    Some(match finding.reason {
+        Reason::ListenersProgrammed => finding.clone(),
+        reason => reason.because(format!("entry {name}: {}", finding.message)),
+    })
+}
+
+pub(super) fn reference(key: &Key) -> ListenerReference {
+    ListenerReference {
+        group: GATEWAY_API_GROUP.to_owned(),
+        kind: key.kind.as_str().to_owned(),
+        name: key.name.clone(),
+        namespace: key.namespace.clone(),
+    }
+}
+
+/// What is said where `publicRoutes` have no effect.
+pub(super) const PUBLIC_ROUTES_IGNORED: &str = "publicRoutes are ignored, since authentication is not enabled";
+
+impl App<'_> {
+    pub(crate) fn object_ref(&self) -> ObjectRef {
+        let (api_version, kind) = self.owner.kind.api();
+        ObjectRef {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: Some(self.namespace.to_owned()),
+            name: self.name.to_owned(),
+        }
+    }
+
+    pub(super) fn ignores_public_routes(&self) -> bool {
+        self.auth == super::Auth::Disabled && self.web.as_ref().is_some_and(|web| !web.routing.public_routes.is_empty())
+    }
+
+    /// What the landing page reads.
+    fn service_discovery(&self) -> ServiceDiscovery {
+        let Some(page) = self.source.spec.landing_page.as_ref().filter(|page| page.enabled) else {
+            return ServiceDiscovery::default();
+        };
+        let plain = self.web.as_ref().is_some_and(|web| !web.is_tls());
+        let scheme = if plain { "http" } else { "https" };
+        let auth = self.source.spec.auth.as_ref().filter(|auth| auth.enabled);
+        ServiceDiscovery {
+            enabled: true,
+            display_name: page.display_name.clone(),
+            description: page.description.clone(),
+            url: Some(page.external_url.clone().unwrap_or_else(|| format!("{scheme}://{}", self.source.spec.hostname))),
+            icon: page.icon.clone(),
+            icon_light: page.icon_light.clone(),
+            icon_dark: page.icon_dark.clone(),
+            category: page.category.clone(),
+            priority: Some(page.priority),
+            visibility: Some(if auth.is_some() { "private" } else { "public" }.to_owned()),
+            required_groups: auth.map(|auth| auth.groups.clone()).unwrap_or_default(),
+        }
+    }
+}

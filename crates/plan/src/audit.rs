@@ -1,0 +1,278 @@
+//! Law 3: what a plan leaves behind has no fault. Nothing here shares a decision with planning; it reads objects only.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use portreeve_api::names::{labels, nebari_app as derived};
+use portreeve_names::HostPattern;
+use serde_json::Value;
+
+use crate::arbitrate::NameIndex;
+use crate::claim::OwnerKind;
+use crate::merge;
+use crate::object::{Key, Kind, Maker};
+use crate::output::{ObjectRef, Plan};
+use crate::view::View;
+use crate::world::World;
+
+/// Something that no plan may lead to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// An object would be written where its owner has no business.
+    OutsideOwnersNamespaces(ObjectRef),
+    /// A Gateway would get fields other than entries of tenants.
+    GatewayWritten(ObjectRef),
+    /// A listener would serve nobody that exists.
+    ListenerWithoutOwner(ObjectRef, String),
+    /// Two owners would have the same name, or overlapping ones.
+    NameOfTwoOwners(ObjectRef, String),
+    /// Two owners would have a port that one of them needs alone.
+    PortOfTwoOwners(ObjectRef, u16),
+    /// A route would have a ListenerSet for parent that lacks its listener.
+    RouteWithoutListener(ObjectRef, String),
+    /// Visitors would get past sign-in.
+    Unprotected(ObjectRef),
+}
+
+/// Everything that is wrong with the world once the plan has been carried out; empty for every plan that
+/// [`crate::plan()`] makes of this world.
+pub fn audit(world: &World, plan: &Plan) -> Vec<Fault> {
+    let view = View::new(world);
+    let audit = Audit { view: &view, after: after(&view, plan), owners: owners(world) };
+    [audit.namespaces(), audit.gateways(), audit.listeners(), audit.routes(), audit.protection()].concat()
+}
+
+struct Audit<'a> {
+    view: &'a View<'a>,
+    /// What Portreeve has made, once the plan has been carried out; of Gateways only what it applies.
+    after: BTreeMap<ObjectRef, Value>,
+    /// By uid: kind, namespaces in which it may have objects, name.
+    owners: BTreeMap<&'a str, (OwnerKind, Vec<&'a str>, &'a str)>,
+}
+
+/// Who has a listener or a route, for the question whether two are one owner.
+type Group = (OwnerKind, String);
+
+fn after(view: &View<'_>, plan: &Plan) -> BTreeMap<ObjectRef, Value> {
+    let mut after = BTreeMap::new();
+    for (kind, live) in view.all_live() {
+        if live.maker() != Maker::Foreign {
+            let metadata = live.metadata();
+            let namespace = metadata.namespace.as_deref().unwrap_or_default();
+            let key = Key::new(kind, namespace, metadata.name.as_deref().unwrap_or_default());
+            after.insert(named(&key.object_ref("")), live.to_value());
+        }
+    }
+    for apply in &plan.apply {
+        let name = named(&apply.object);
+        let value =
+            if name.kind == "Gateway" { apply.body.clone() } else { merge::apply(after.get(&name), &apply.body) };
+        after.insert(name, value);
+    }
+    for object in &plan.delete {
+        after.remove(&named(object));
+    }
+    after
+}
+
+/// Without the version, of which there may be several.
+fn named(object: &ObjectRef) -> ObjectRef {
+    ObjectRef { api_version: String::new(), ..object.clone() }
+}
+
+fn owners(world: &World) -> BTreeMap<&str, (OwnerKind, Vec<&str>, &str)> {
+    let apps = world.apps.iter().map(|app| {
+        let metadata = &app.metadata;
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let namespaces = vec![metadata.namespace.as_deref().unwrap_or_default()];
+        (metadata.uid.as_deref().unwrap_or_default(), (OwnerKind::NebariApp, namespaces, name))
+    });
+    let config = &world.config;
+    let api = config.tenant_api.as_ref().map(|api| api.gateway_namespace.as_str());
+    let gateways: Vec<&str> =
+        api.into_iter().chain(config.tenant_apps.as_ref().map(|apps| apps.gateway_namespace.as_str())).collect();
+    let tenants = world.tenants.iter().map(|tenant| {
+        let name = tenant.metadata.name.as_deref().unwrap_or_default();
+        let owner = (OwnerKind::Tenant, gateways.clone(), name);
+        (tenant.metadata.uid.as_deref().unwrap_or_default(), owner)
+    });
+    apps.chain(tenants).collect()
+}
+
+impl Audit<'_> {
+    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&ObjectRef, &Value)> {
+        self.after.iter().filter(move |(object, _)| object.kind == kind.as_str())
+    }
+
+    fn owner(&self, body: &Value) -> Option<&(OwnerKind, Vec<&str>, &str)> {
+        let owners = body["metadata"]["ownerReferences"].as_array()?;
+        let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+        self.owners.get(owner["uid"].as_str()?)
+    }
+
+    /// An app's objects are in its own namespace; a tenant's in its namespace and in those of the gateways.
+    fn namespaces(&self) -> Vec<Fault> {
+        let faults = self.after.iter().filter(|(object, body)| {
+            let Some((kind, namespaces, name)) = self.owner(body) else { return false };
+            let namespace = object.namespace.as_deref().unwrap_or_default();
+            let tenants_own =
+                *kind == OwnerKind::Tenant && (namespace.is_empty() || self.is_of_tenant(namespace, name));
+            !namespaces.contains(&namespace) && !tenants_own
+        });
+        faults.map(|(object, _)| Fault::OutsideOwnersNamespaces(object.clone())).collect()
+    }
+
+    /// By the namespace's label, as it is or is going to be.
+    fn is_of_tenant(&self, namespace: &str, tenant: &str) -> bool {
+        let key = Key::new(Kind::Namespace, "", namespace).object_ref("");
+        let coming = self.after.get(&key).and_then(|body| body["metadata"]["labels"][labels::TENANT].as_str());
+        let present = self.view.namespace_labels(namespace).and_then(|found| found.get(labels::TENANT));
+        coming.or(present.map(String::as_str)) == Some(tenant)
+    }
+
+    /// Law 4: of a shared Gateway only `t-*` entries.
+    fn gateways(&self) -> Vec<Fault> {
+        let tidy = |body: &Value| {
+            let listeners = body["spec"]["listeners"].as_array().into_iter().flatten();
+            let only_entries =
+                listeners.into_iter().all(|entry| entry["name"].as_str().is_some_and(|name| name.starts_with("t-")));
+            let only_listeners =
+                body["spec"].as_object().is_none_or(|spec| spec.keys().all(|field| field == "listeners"));
+            only_entries && only_listeners
+        };
+        let faults = self.of_kind(Kind::Gateway).filter(|(_, body)| !tidy(body));
+        faults.map(|(object, _)| Fault::GatewayWritten(object.clone())).collect()
+    }
+
+    /// Every listener has an owner, and no two owners meet.
+    fn listeners(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut names = Names::default();
+        let mut ports: BTreeMap<(String, u16), BTreeMap<Group, bool>> = BTreeMap::new();
+        for kind in [Kind::ListenerSet, Kind::Gateway] {
+            for (object, body) in self.of_kind(kind) {
+                for listener in body["spec"]["listeners"].as_array().into_iter().flatten() {
+                    let name = listener["name"].as_str().unwrap_or_default();
+                    let Some(group) = self.listener_group(body, kind, name) else {
+                        faults.push(Fault::ListenerWithoutOwner(object.clone(), name.to_owned()));
+                        continue;
+                    };
+                    faults.extend(names.add(&group, &listener["hostname"], object));
+                    let gateway = gateway_of(object, body, kind);
+                    let port = listener["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
+                    let alone = listener["protocol"] == "TLS" && listener["hostname"].is_null();
+                    *ports.entry((gateway, port)).or_default().entry(group).or_default() |= alone;
+                    let holders = &ports[&(gateway_of(object, body, kind), port)];
+                    if holders.len() > 1 && holders.values().any(|alone| *alone) {
+                        faults.push(Fault::PortOfTwoOwners(object.clone(), port));
+                    }
+                }
+            }
+        }
+        for kind in [Kind::HttpRoute, Kind::TlsRoute] {
+            for (object, body) in self.of_kind(kind) {
+                let Some(group) = self.group(body) else { continue };
+                for hostname in body["spec"]["hostnames"].as_array().into_iter().flatten() {
+                    faults.extend(names.add(&group, hostname, object));
+                }
+            }
+        }
+        faults
+    }
+
+    fn listener_group(&self, body: &Value, kind: Kind, entry: &str) -> Option<Group> {
+        if kind == Kind::ListenerSet {
+            return self.group(body);
+        }
+        let tenant = entry.strip_prefix("t-")?;
+        let exists = self.owners.values().any(|(kind, _, name)| *kind == OwnerKind::Tenant && *name == tenant);
+        exists.then(|| (OwnerKind::Tenant, tenant.to_owned()))
+    }
+
+    fn group(&self, body: &Value) -> Option<Group> {
+        let (kind, namespaces, name) = self.owner(body)?;
+        Some(match kind {
+            OwnerKind::NebariApp => (*kind, namespaces.concat()),
+            OwnerKind::Tenant => (*kind, (*name).to_owned()),
+        })
+    }
+
+    /// Every ListenerSet that a route names has the listener that it names.
+    fn routes(&self) -> Vec<Fault> {
+        let mut listeners = BTreeSet::new();
+        for (object, body) in self.of_kind(Kind::ListenerSet) {
+            let namespace = object.namespace.as_deref().unwrap_or_default();
+            for listener in body["spec"]["listeners"].as_array().into_iter().flatten() {
+                listeners.insert((namespace, object.name.as_str(), listener["name"].as_str()));
+            }
+        }
+        let mut faults = Vec::new();
+        for (object, body) in self.of_kind(Kind::HttpRoute).chain(self.of_kind(Kind::TlsRoute)) {
+            for parent in body["spec"]["parentRefs"].as_array().into_iter().flatten() {
+                let text = |field: &str| parent[field].as_str().unwrap_or_default();
+                let named = (text("namespace"), text("name"), parent["sectionName"].as_str());
+                if text("kind") == Kind::ListenerSet.as_str() && !listeners.contains(&named) {
+                    faults.push(Fault::RouteWithoutListener(object.clone(), text("sectionName").to_owned()));
+                }
+            }
+        }
+        faults
+    }
+
+    /// An app that demands sign-in at the gateway has routes only with a policy; a public route only beside its main one.
+    fn protection(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for app in &self.view.world.apps {
+            let (namespace, name) = (
+                app.metadata.namespace.as_deref().unwrap_or_default(),
+                app.metadata.name.as_deref().unwrap_or_default(),
+            );
+            let auth = app.spec.auth.as_ref().filter(|auth| auth.enabled);
+            let main = derived::http_route(name);
+            let guarded =
+                self.view.policies_in(namespace).iter().any(|policy| {
+                    policy.spec.targets().any(|target| target.kind == "HTTPRoute" && target.name == main)
+                });
+            let unguarded = auth.is_some_and(|auth| auth.enforce_at_gateway) && !guarded;
+            let route = |name: String| {
+                let route = Key::new(Kind::HttpRoute, namespace, name).object_ref("");
+                let uid = app.metadata.uid.as_deref();
+                let owned = |body: &&Value| body["metadata"]["ownerReferences"][0]["uid"].as_str() == uid;
+                self.after.get(&route).filter(owned).map(|_| route)
+            };
+            let (main, public) = (route(main), route(derived::public_http_route(name)));
+            let public_alone = public.is_some() && (main.is_none() || auth.is_none());
+            faults.extend(main.filter(|_| unguarded).map(Fault::Unprotected));
+            faults.extend(public.filter(|_| unguarded || public_alone).map(Fault::Unprotected));
+        }
+        faults
+    }
+}
+
+fn gateway_of(object: &ObjectRef, body: &Value, kind: Kind) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if kind == Kind::Gateway {
+        return format!("{}/{}", object.namespace.as_deref().unwrap_or_default(), object.name);
+    }
+    let parent = &body["spec"]["parentRef"];
+    format!("{}/{}", text(&parent["namespace"]), text(&parent["name"]))
+}
+
+/// Names with their owners.
+#[derive(Default)]
+struct Names {
+    index: NameIndex,
+    groups: BTreeMap<Group, usize>,
+}
+
+impl Names {
+    fn add(&mut self, group: &Group, hostname: &Value, object: &ObjectRef) -> Option<Fault> {
+        let hosts = HostPattern::parse(hostname.as_str()?).ok()?;
+        let next = self.groups.len();
+        let group = *self.groups.entry(group.clone()).or_insert(next);
+        if self.index.conflict(group, &hosts).is_some() {
+            return Some(Fault::NameOfTwoOwners(object.clone(), hosts.to_string()));
+        }
+        self.index.insert(0, group, &hosts);
+        None
+    }
+}

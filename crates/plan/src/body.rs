@@ -1,0 +1,198 @@
+//! Complete server-side-apply bodies. Every default is written out, so that an API server that fills in defaults adds
+//! nothing that was not said.
+
+use std::collections::BTreeMap;
+
+use portreeve_api::names;
+use portreeve_names::HostPattern;
+use serde_json::{Map, Value, json};
+
+use crate::acknowledgement::Parent;
+use crate::claim::{GatewayName, OwnerKind};
+use crate::object::{Key, Kind, OwnerIdentity};
+
+/// Group and version of the kinds of Gateway API that are always `v1`.
+pub(crate) const GATEWAY_API_V1: &str = "gateway.networking.k8s.io/v1";
+
+/// Group and version of Certificate.
+pub(crate) const CERTIFICATE_V1: &str = "cert-manager.io/v1";
+
+/// The most matches that one rule of an HTTPRoute may have (Gateway API, `maxItems`).
+const MAX_MATCHES: usize = 64;
+
+/// A Service as a backend. Weight 1 is the default of Gateway API.
+pub(crate) struct Backend<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) port: u16,
+}
+
+/// How paths are compared, and the path.
+pub(crate) type PathMatch<'a> = (&'static str, &'a str);
+
+/// What an object says about itself.
+#[derive(Default)]
+pub(crate) struct Metadata<'a> {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// The controller; absent for objects that stay when the owner goes.
+    pub(crate) owner: Option<OwnerIdentity<'a>>,
+}
+
+/// An object with `metadata` and `spec`; `Null` as `spec` leaves it out.
+pub(crate) fn object(key: &Key, api_version: &str, metadata: Metadata<'_>, spec: Value) -> Value {
+    let mut meta = Map::new();
+    meta.insert("name".to_owned(), key.name.as_str().into());
+    if !key.namespace.is_empty() {
+        meta.insert("namespace".to_owned(), key.namespace.as_str().into());
+    }
+    for (field, map) in [("labels", metadata.labels), ("annotations", metadata.annotations)] {
+        if !map.is_empty() {
+            meta.insert(field.to_owned(), json!(map));
+        }
+    }
+    if let Some(owner) = metadata.owner {
+        meta.insert("ownerReferences".to_owned(), json!([owner.reference()]));
+    }
+    let mut body = json!({ "apiVersion": api_version, "kind": key.kind.as_str(), "metadata": meta });
+    if !spec.is_null() {
+        body["spec"] = spec;
+    }
+    body
+}
+
+/// `spec` of a ListenerSet.
+pub(crate) fn listener_set(gateway: &GatewayName, listeners: &[Value]) -> Value {
+    json!({
+        "parentRef": {
+            "group": names::GATEWAY_API_GROUP,
+            "kind": Kind::Gateway.as_str(),
+            "namespace": &*gateway.namespace,
+            "name": &*gateway.name,
+        },
+        "listeners": listeners,
+    })
+}
+
+/// A listener that terminates HTTPS with the certificate of a Secret of its object's own namespace.
+pub(crate) fn https_listener(
+    name: &str,
+    hosts: &HostPattern,
+    port: u16,
+    secret: &str,
+    allowed_routes: &Value,
+) -> Value {
+    let tls = json!({ "mode": "Terminate", "certificateRefs": [{ "group": "", "kind": "Secret", "name": secret }] });
+    listener(name, hosts, port, "HTTPS", &tls, allowed_routes)
+}
+
+/// A listener that passes TLS through. Its routes are TLSRoutes of its object's own namespace.
+pub(crate) fn passthrough_listener(name: &str, hosts: &HostPattern, port: u16) -> Value {
+    listener(name, hosts, port, "TLS", &json!({ "mode": "Passthrough" }), &routes_of_same_namespace(Kind::TlsRoute))
+}
+
+/// Only routes of this kind, from the namespace of the listener's object.
+pub(crate) fn routes_of_same_namespace(kind: Kind) -> Value {
+    json!({
+        "namespaces": { "from": "Same" },
+        "kinds": [{ "group": names::GATEWAY_API_GROUP, "kind": kind.as_str() }],
+    })
+}
+
+fn listener(name: &str, hosts: &HostPattern, port: u16, protocol: &str, tls: &Value, allowed_routes: &Value) -> Value {
+    let mut listener = json!({
+        "name": name, "port": port, "protocol": protocol, "tls": tls, "allowedRoutes": allowed_routes,
+    });
+    if let Some(hostname) = hosts.to_field() {
+        listener["hostname"] = hostname.into();
+    }
+    listener
+}
+
+/// `spec` of an HTTPRoute of one backend.
+pub(crate) fn http_route(
+    parent: &Parent,
+    hostname: &str,
+    paths: &[PathMatch<'_>],
+    backend: &Backend<'_>,
+    namespace: &str,
+) -> Value {
+    let matches = |paths: &[PathMatch<'_>]| -> Vec<Value> {
+        paths.iter().map(|(type_, value)| json!({ "path": { "type": type_, "value": value } })).collect()
+    };
+    let rules: Vec<Value> = paths
+        .chunks(MAX_MATCHES)
+        .map(|paths| json!({ "matches": matches(paths), "backendRefs": [backend.reference(namespace)] }))
+        .collect();
+    json!({ "parentRefs": [parent.to_value()], "hostnames": [hostname], "rules": rules })
+}
+
+/// `spec` of a TLSRoute.
+pub(crate) fn tls_route(parents: &[Parent], hostnames: &[String], backend: &Backend<'_>, namespace: &str) -> Value {
+    json!({
+        "parentRefs": parents.iter().map(Parent::to_value).collect::<Vec<_>>(),
+        "hostnames": hostnames,
+        "rules": [{ "backendRefs": [backend.reference(namespace)] }],
+    })
+}
+
+/// `spec` of a Certificate of one name.
+pub(crate) fn certificate(secret: &str, dns_name: &str, cluster_issuer: &str) -> Value {
+    json!({
+        "secretName": secret,
+        "dnsNames": [dns_name],
+        "issuerRef": { "group": "cert-manager.io", "kind": "ClusterIssuer", "name": cluster_issuer },
+    })
+}
+
+/// `spec` of a ReferenceGrant that lets routes of one namespace reach one Service.
+pub(crate) fn reference_grant(routes: Kind, from_namespace: &str, service: &str) -> Value {
+    json!({
+        "from": [{ "group": names::GATEWAY_API_GROUP, "kind": routes.as_str(), "namespace": from_namespace }],
+        "to": [{ "group": "", "kind": "Service", "name": service }],
+    })
+}
+
+impl Backend<'_> {
+    /// As a route in `namespace` names it.
+    fn reference(&self, namespace: &str) -> Value {
+        let mut reference =
+            json!({ "group": "", "kind": "Service", "name": self.name, "port": self.port, "weight": 1 });
+        if self.namespace != namespace {
+            reference["namespace"] = self.namespace.into();
+        }
+        reference
+    }
+}
+
+impl OwnerIdentity<'_> {
+    fn reference(&self) -> Value {
+        let (api_version, kind) = self.kind.api();
+        json!({
+            "apiVersion": api_version,
+            "kind": kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        })
+    }
+}
+
+impl OwnerKind {
+    /// The contract's finalizer.
+    pub(crate) fn finalizer(self) -> &'static str {
+        match self {
+            Self::NebariApp => names::nebari_app::FINALIZER,
+            Self::Tenant => names::tenant::FINALIZER,
+        }
+    }
+
+    /// `apiVersion` and `kind`.
+    pub(crate) fn api(self) -> (&'static str, &'static str) {
+        match self {
+            Self::NebariApp => ("reconcilers.nebari.dev/v1", "NebariApp"),
+            Self::Tenant => ("kubespaces.io/v1alpha1", "Tenant"),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A shared Gateway, as far as planning asks about it.
+
+use std::collections::BTreeMap;
+
+use gateway_api::gateways::{
+    Gateway, GatewayAllowedListenersNamespacesFrom as AllowedFrom,
+    GatewayAllowedListenersNamespacesSelector as Selector, GatewayListeners,
+};
+use portreeve_api::names::{self, labels};
+
+use crate::claim::GatewayName;
+use crate::view::View;
+
+/// The port of an HTTPS listener where the Gateway has none of its own.
+pub(crate) const HTTPS_PORT: u16 = 443;
+
+/// The port of the plain HTTP listener where the Gateway has none.
+pub(crate) const HTTP_PORT: u16 = 80;
+
+/// A Gateway that exists.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedGateway<'a> {
+    pub(crate) object: &'a Gateway,
+}
+
+impl<'a> SharedGateway<'a> {
+    /// The listener with this name.
+    pub(crate) fn section(self, name: &str) -> Option<&'a GatewayListeners> {
+        self.object.spec.listeners.iter().find(|listener| listener.name == name)
+    }
+
+    /// The port of the Gateway's own HTTPS listener: the one called `https`, else the first.
+    pub(crate) fn https_port(self) -> Option<u16> {
+        let https = || self.object.spec.listeners.iter().filter(|listener| listener.protocol == "HTTPS");
+        let listener = https().find(|listener| listener.name == names::HTTPS_LISTENER).or_else(|| https().next())?;
+        u16::try_from(listener.port).ok()
+    }
+
+    /// Whether one of its own listeners serves HTTP or HTTPS on this port.
+    pub(crate) fn serves_http_on(self, port: u16) -> bool {
+        self.object
+            .spec
+            .listeners
+            .iter()
+            .any(|listener| listener.port == i32::from(port) && matches!(listener.protocol.as_str(), "HTTP" | "HTTPS"))
+    }
+
+    /// Whether it takes in the ListenerSets of a namespace (`spec.allowedListeners`, default none).
+    pub(crate) fn admits_listener_sets_of(self, view: &View<'_>, namespace: &str) -> bool {
+        let allowed = self.object.spec.allowed_listeners.as_ref().and_then(|allowed| allowed.namespaces.as_ref());
+        let Some(allowed) = allowed else { return false };
+        match &allowed.from {
+            Some(AllowedFrom::All) => true,
+            Some(AllowedFrom::Same) => self.object.metadata.namespace.as_deref() == Some(namespace),
+            Some(AllowedFrom::Selector) => allowed.selector.as_ref().is_some_and(|selector| {
+                let labels = view.namespace_labels(namespace);
+                selects(selector, |key| label(labels, namespace, key))
+            }),
+            Some(AllowedFrom::None) | None => false,
+        }
+    }
+
+    /// Where clients reach it, as its controller says.
+    pub(crate) fn addresses(self) -> Vec<String> {
+        let addresses = self.object.status.as_ref().and_then(|status| status.addresses.as_ref());
+        addresses.into_iter().flatten().map(|address| address.value.clone()).collect()
+    }
+
+    /// Where pods reach it: the Service of its data plane, else its first address.
+    ///
+    /// The Service is known by the labels that Envoy Gateway gives it, or by those of GEP-1762 in the Gateway's own
+    /// namespace. Of several, the first by namespace and name.
+    pub(crate) fn in_cluster_address(self, view: &View<'_>) -> Option<String> {
+        let service = view.world.services.iter().filter(|service| self.is_served_by(service)).map(|service| {
+            let metadata = &service.metadata;
+            (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+        });
+        let host = service.min().map(|(namespace, name)| format!("{name}.{namespace}.svc.cluster.local"));
+        host.or_else(|| self.addresses().into_iter().next())
+    }
+
+    fn is_served_by(self, service: &k8s_openapi::api::core::v1::Service) -> bool {
+        let metadata = &self.object.metadata;
+        let has = |key: &str, value: &Option<String>| {
+            let found = service.metadata.labels.as_ref().and_then(|labels| labels.get(key));
+            found.is_some() && found == value.as_ref()
+        };
+        let envoy = has("gateway.envoyproxy.io/owning-gateway-name", &metadata.name)
+            && has("gateway.envoyproxy.io/owning-gateway-namespace", &metadata.namespace);
+        envoy
+            || (has("gateway.networking.k8s.io/gateway-name", &metadata.name)
+                && service.metadata.namespace == metadata.namespace)
+    }
+}
+
+impl GatewayName {
+    /// The Gateway that an app names.
+    pub(crate) fn of_app(choice: portreeve_api::nebari_app::GatewayChoice) -> Self {
+        Self::new(names::GATEWAY_NAMESPACE, choice.gateway_name())
+    }
+}
+
+/// A label of a namespace. Kubernetes sets the one with the namespace's own name; a manifest need not.
+fn label<'a>(labels: Option<&'a BTreeMap<String, String>>, namespace: &'a str, key: &str) -> Option<&'a str> {
+    if key == labels::NAMESPACE_NAME {
+        return Some(namespace);
+    }
+    labels?.get(key).map(String::as_str)
+}
+
+fn selects<'l>(selector: &Selector, label: impl Fn(&str) -> Option<&'l str>) -> bool {
+    let by_label = selector.match_labels.iter().flatten().all(|(key, value)| label(key) == Some(value));
+    let by_expression = selector.match_expressions.iter().flatten().all(|expression| {
+        let found = label(&expression.key);
+        let listed = || expression.values.iter().flatten().any(|value| Some(value.as_str()) == found);
+        match expression.operator.as_str() {
+            "In" => listed(),
+            "NotIn" => !listed(),
+            "Exists" => found.is_some(),
+            "DoesNotExist" => found.is_none(),
+            _ => false,
+        }
+    });
+    by_label && by_expression
+}

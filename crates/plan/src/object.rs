@@ -1,0 +1,203 @@
+//! The kinds that Portreeve makes, and how it finds again what it made.
+
+use gateway_api::gateways::Gateway;
+use gateway_api::httproutes::HttpRoute;
+use gateway_api::listenersets::ListenerSet;
+use gateway_api::referencegrants::ReferenceGrant;
+use gateway_api::tlsroutes::TlsRoute;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Resource;
+use portreeve_api::names::labels;
+use portreeve_api::{Certificate, NebariApp, Tenant};
+use serde_json::Value;
+
+use crate::claim::{Owner, OwnerKind};
+use crate::differ::owned_by_us;
+use crate::output::ObjectRef;
+use crate::text::label_value;
+
+/// A kind that Portreeve writes. `Ord` is the order in which objects must be written: each kind may refer to those
+/// before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    Namespace,
+    ReferenceGrant,
+    Certificate,
+    ListenerSet,
+    Gateway,
+    HttpRoute,
+    TlsRoute,
+}
+
+/// Names an object of a kind that Portreeve writes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    pub(crate) kind: Kind,
+    /// Empty for a Namespace.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// An object as it is in the world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Live<'a> {
+    Namespace(&'a Namespace),
+    ReferenceGrant(&'a ReferenceGrant),
+    Certificate(&'a Certificate),
+    ListenerSet(&'a ListenerSet),
+    Gateway(&'a Gateway),
+    HttpRoute(&'a HttpRoute),
+    TlsRoute(&'a TlsRoute),
+}
+
+/// Who made an object, as far as the object says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Maker<'a> {
+    /// The owner with this uid, which its controller owner reference names.
+    Uid(OwnerKind, &'a str),
+    /// The app that the contract's labels name, by the value of the label; in the object's namespace.
+    AppLabel(&'a str),
+    /// The tenant that the contract's labels name.
+    TenantLabel(&'a str),
+    /// Somebody else.
+    Foreign,
+}
+
+/// The owner of objects: what their owner references and labels say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnerIdentity<'a> {
+    pub(crate) kind: OwnerKind,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) uid: &'a str,
+}
+
+impl Kind {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespace => "Namespace",
+            Self::ReferenceGrant => "ReferenceGrant",
+            Self::Certificate => "Certificate",
+            Self::ListenerSet => "ListenerSet",
+            Self::Gateway => "Gateway",
+            Self::HttpRoute => "HTTPRoute",
+            Self::TlsRoute => "TLSRoute",
+        }
+    }
+}
+
+impl Key {
+    pub(crate) fn new(kind: Kind, namespace: &str, name: impl Into<String>) -> Self {
+        Self { kind, namespace: namespace.to_owned(), name: name.into() }
+    }
+
+    /// The kind and the name, as messages say them.
+    pub(crate) fn describe(&self) -> String {
+        match self.namespace.as_str() {
+            "" => format!("{} {}", self.kind.as_str(), self.name),
+            namespace => format!("{} {namespace}/{}", self.kind.as_str(), self.name),
+        }
+    }
+
+    pub(crate) fn object_ref(&self, api_version: &str) -> ObjectRef {
+        ObjectRef {
+            api_version: api_version.to_owned(),
+            kind: self.kind.as_str().to_owned(),
+            namespace: (!self.namespace.is_empty()).then(|| self.namespace.clone()),
+            name: self.name.clone(),
+        }
+    }
+}
+
+impl<'a> Live<'a> {
+    pub(crate) fn metadata(self) -> &'a ObjectMeta {
+        match self {
+            Self::Namespace(object) => &object.metadata,
+            Self::ReferenceGrant(object) => &object.metadata,
+            Self::Certificate(object) => &object.metadata,
+            Self::ListenerSet(object) => &object.metadata,
+            Self::Gateway(object) => &object.metadata,
+            Self::HttpRoute(object) => &object.metadata,
+            Self::TlsRoute(object) => &object.metadata,
+        }
+    }
+
+    /// The object without its status, as the API server would show it.
+    pub(crate) fn to_value(self) -> Value {
+        let spec = match self {
+            Self::Namespace(object) => serde_json::to_value(&object.spec),
+            Self::ReferenceGrant(object) => serde_json::to_value(&object.spec),
+            Self::Certificate(object) => serde_json::to_value(&object.spec),
+            Self::ListenerSet(object) => serde_json::to_value(&object.spec),
+            Self::Gateway(object) => serde_json::to_value(&object.spec),
+            Self::HttpRoute(object) => serde_json::to_value(&object.spec),
+            Self::TlsRoute(object) => serde_json::to_value(&object.spec),
+        };
+        let metadata = serde_json::to_value(self.metadata());
+        serde_json::json!({ "metadata": metadata.unwrap_or_default(), "spec": spec.unwrap_or_default() })
+    }
+
+    /// Whether Portreeve, or an operator that it replaces, has written this object: by its labels or its managed
+    /// fields.
+    pub(crate) fn bears_our_mark(self) -> bool {
+        let metadata = self.metadata();
+        let manager = metadata.labels.as_ref().and_then(|labels| labels.get(labels::MANAGED_BY)).map(String::as_str);
+        matches!(manager, Some(labels::NEBARI_OPERATOR | labels::KUBESPACES_OPERATOR))
+            || owned_by_us(metadata.managed_fields.as_deref()).next().is_some()
+    }
+
+    /// Who made this object.
+    pub(crate) fn maker(self) -> Maker<'a> {
+        let metadata = self.metadata();
+        match metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true)) {
+            Some(owner) if is_a::<NebariApp>(owner) => Maker::Uid(OwnerKind::NebariApp, &owner.uid),
+            Some(owner) if is_a::<Tenant>(owner) => Maker::Uid(OwnerKind::Tenant, &owner.uid),
+            Some(_) => Maker::Foreign,
+            None => maker_by_labels(metadata),
+        }
+    }
+}
+
+impl Maker<'_> {
+    /// Whether this is `owner`, for an object in `namespace`.
+    pub(crate) fn is(&self, owner: OwnerIdentity<'_>, namespace: &str) -> bool {
+        match *self {
+            Self::Uid(kind, uid) => kind == owner.kind && uid == owner.uid,
+            Self::AppLabel(value) => {
+                owner.kind == OwnerKind::NebariApp && owner.namespace == namespace && label_value(owner.name) == value
+            }
+            Self::TenantLabel(value) => owner.kind == OwnerKind::Tenant && owner.name == value,
+            Self::Foreign => false,
+        }
+    }
+}
+
+impl Owner {
+    /// What messages call it.
+    pub(crate) fn describe(&self) -> String {
+        match self.kind {
+            OwnerKind::NebariApp => format!("NebariApp {}/{}", self.namespace, self.name),
+            OwnerKind::Tenant => format!("Tenant {}", self.name),
+        }
+    }
+}
+
+fn is_a<K: Resource<DynamicType = ()>>(owner: &OwnerReference) -> bool {
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    owner.kind == K::kind(&()) && group == K::group(&())
+}
+
+fn maker_by_labels(metadata: &ObjectMeta) -> Maker<'_> {
+    let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+    let elsewhere = label(labels::NEBARI_APP_NAMESPACE).is_some_and(|app| Some(app) != metadata.namespace.as_deref());
+    match label(labels::MANAGED_BY) {
+        Some(labels::KUBESPACES_OPERATOR) => label(labels::TENANT).map_or(Maker::Foreign, Maker::TenantLabel),
+        // Objects in the gateway's namespace are of the former layout: whoever moves an app out of it removes them.
+        Some(labels::NEBARI_OPERATOR) if !elsewhere => {
+            let routes = label(labels::INSTANCE).filter(|_| label(labels::NAME) == Some(labels::NEBARI_APP));
+            routes.or(label(labels::NEBARI_APP_NAME)).map_or(Maker::Foreign, Maker::AppLabel)
+        }
+        _ => Maker::Foreign,
+    }
+}

@@ -1,0 +1,44 @@
+//! What Portreeve made and no longer wants.
+
+use std::collections::BTreeSet;
+
+use crate::object::{Key, Kind, Live, Maker, OwnerIdentity};
+use crate::view::View;
+use crate::wanted::Wanted;
+
+/// An object to delete, and who it was made for.
+pub(crate) type Gone<'a> = (Key, Maker<'a>);
+
+/// Objects that were made for an owner and that no owner wants any more. Routes come first, so that no request meets
+/// half of what is going.
+///
+/// `staying` are the uids of the owners that exist and are not being deleted. A Namespace takes everything in it along,
+/// so it goes only with the Tenant that it was made for.
+pub(crate) fn prune<'a>(view: &View<'a>, wanted: &Wanted<'_, '_>, staying: &BTreeSet<&str>) -> Vec<Gone<'a>> {
+    let is_made = |kind: Kind, live: Live<'_>| match live.maker() {
+        Maker::Uid(_, uid) if kind == Kind::Namespace => !staying.contains(uid),
+        // An app's own controller may make the app the controller of routes that are not ours.
+        Maker::Uid(..) => live.bears_our_mark(),
+        Maker::AppLabel(_) | Maker::TenantLabel(_) => kind != Kind::Namespace,
+        Maker::Foreign => false,
+    };
+    let mut gone: Vec<Gone<'a>> = view
+        .all_live()
+        .filter(|(kind, live)| is_made(*kind, *live))
+        .map(|(kind, live)| (key_of(kind, live), live.maker()))
+        .filter(|(key, _)| !wanted.bodies.contains_key(key) && !wanted.kept.contains(key))
+        .collect();
+    gone.sort_by(|(left, _), (right, _)| right.kind.cmp(&left.kind).then_with(|| left.cmp(right)));
+    gone
+}
+
+/// Those of `leaving` of which nothing has to be deleted any more.
+pub(crate) fn released<'l, 'a>(gone: &[Gone<'_>], leaving: &'l [OwnerIdentity<'a>]) -> Vec<&'l OwnerIdentity<'a>> {
+    let is_left = |owner: &OwnerIdentity<'_>| gone.iter().any(|(key, maker)| maker.is(*owner, &key.namespace));
+    leaving.iter().filter(|owner| !is_left(owner)).collect()
+}
+
+fn key_of(kind: Kind, live: Live<'_>) -> Key {
+    let metadata = live.metadata();
+    Key::new(kind, metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+}

@@ -1,0 +1,170 @@
+//! What statuses are computed from, once it is settled who gets what and what is written.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use portreeve_api::{Condition, ServiceReference};
+use serde_json::Value;
+
+use crate::acknowledgement::{is_answered, listener, set_entry, set_refusal};
+use crate::claim::GatewayName;
+use crate::condition::{Finding, Reason};
+use crate::differ::{Drift, contains};
+use crate::docket::Judgement;
+use crate::object::{Key, Kind, Live};
+use crate::view::View;
+
+/// How long a controller may take to say anything about a new ListenerSet.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// Everything that was decided before statuses.
+pub(crate) struct Settled<'s, 'a> {
+    pub(crate) view: &'s View<'a>,
+    pub(crate) judgement: &'s Judgement,
+    pub(crate) bodies: &'s BTreeMap<Key, Value>,
+    pub(crate) drifts: &'s BTreeMap<Key, Drift>,
+}
+
+/// When to look again although nothing has changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Alarm(pub(crate) Option<Timestamp>);
+
+/// A listener of a ListenerSet that Portreeve wants.
+pub(crate) struct WatchedListener<'s> {
+    pub(crate) set: &'s Key,
+    pub(crate) section: &'s str,
+    pub(crate) gateway: &'s GatewayName,
+    pub(crate) port: u16,
+    /// The recorded generation in which the entry last changed.
+    pub(crate) recorded: Option<i64>,
+    /// The condition that says how it was last seen.
+    pub(crate) previous: Option<&'s Condition>,
+}
+
+impl Alarm {
+    pub(crate) fn set(&mut self, at: Timestamp) {
+        self.0 = Some(self.0.map_or(at, |earlier| earlier.min(at)));
+    }
+}
+
+impl Settled<'_, '_> {
+    /// The generation in which an entry of an object's `spec.listeners` last changed: the coming one if it is about to
+    /// change, else as recorded, else the present one, which can only be later than the truth.
+    pub(crate) fn entry_generation(&self, object: &Key, section: &str, recorded: Option<i64>) -> i64 {
+        let Some(live) = self.view.live(object) else { return 1 };
+        let coming = self.drifts.get(object).map_or(0, |drift| drift.generation);
+        let present = live.metadata().generation.unwrap_or_default();
+        if coming == present || self.is_as_wanted(object, live, section) { recorded.unwrap_or(present) } else { coming }
+    }
+
+    fn is_as_wanted(&self, object: &Key, live: Live<'_>, section: &str) -> bool {
+        let entry = |object: &Value| {
+            let listeners = object["spec"]["listeners"].as_array()?;
+            listeners.iter().find(|listener| listener["name"] == section).cloned()
+        };
+        match (entry(&live.to_value()), self.bodies.get(object).and_then(entry)) {
+            (Some(there), Some(wanted)) => contains("", &there, &wanted),
+            _ => false,
+        }
+    }
+
+    /// What is wrong with a listener, and what is not known yet; nothing when it serves.
+    pub(crate) fn listener(&self, watched: &WatchedListener<'_>, alarm: &mut Alarm) -> Vec<Finding> {
+        let Some(gateway) = self.view.gateway(watched.gateway) else { return vec![not_found(watched.gateway)] };
+        if !gateway.admits_listener_sets_of(self.view, &watched.set.namespace) {
+            return vec![not_allowed(watched)];
+        }
+        let set = self.view.listener_set(&watched.set.namespace, &watched.set.name);
+        let refused = set.and_then(set_refusal).and_then(|refusal| match refusal.reason.as_str() {
+            "NotAllowed" => Some(not_allowed(watched)),
+            // The entries say what is wrong with them.
+            "ListenersNotValid" => None,
+            reason => {
+                Some(Reason::ListenerNotProgrammed.because(format!("the gateway refuses the ListenerSet: {reason}")))
+            }
+        });
+        let ignored = if set.is_some_and(is_answered) { None } else { self.ignored(watched.previous, alarm) };
+        let since = self.entry_generation(watched.set, watched.section, watched.recorded);
+        let served = listener(set.and_then(|set| set_entry(set, watched.section)), watched.section, since);
+        let dialled = self.view.world.failed_dials.get(&(watched.gateway.clone(), watched.port));
+        let dial =
+            dialled.map(|why| Reason::DialFailed.because(format!("port {} does not answer: {why}", watched.port)));
+        [refused, ignored, served, dial].into_iter().flatten().collect()
+    }
+
+    /// No status a minute after the write: nobody serves ListenerSets there.
+    fn ignored(&self, previous: Option<&Condition>, alarm: &mut Alarm) -> Option<Finding> {
+        let finding = || {
+            Reason::ListenerSetIgnored.because(
+                "no controller has answered for the ListenerSet; does the one of the Gateway support ListenerSets?",
+            )
+        };
+        match previous {
+            Some(condition) if condition.reason == Reason::ListenerSetIgnored.as_str() => return Some(finding()),
+            _ => {}
+        }
+        let waiting = previous.filter(|condition| condition.status == "Unknown");
+        let deadline = waiting.map_or(self.view.now, |condition| condition.last_transition_time.0) + PATIENCE;
+        if deadline <= self.view.now {
+            return Some(finding());
+        }
+        alarm.set(deadline);
+        None
+    }
+
+    /// Why a Service cannot be had, if it cannot.
+    pub(crate) fn service(&self, service: &ServiceReference, own_namespace: &str) -> Option<Finding> {
+        let namespace = service.namespace.as_deref().unwrap_or(own_namespace);
+        let name = &service.name;
+        let Some(found) = self.view.service(namespace, name) else {
+            return Some(Reason::ServiceNotFound.because(format!("service {name} not found in namespace {namespace}")));
+        };
+        let ports = found.spec.as_ref().and_then(|spec| spec.ports.as_ref());
+        let exposed = ports.into_iter().flatten().any(|port| port.port == i32::from(service.port));
+        (!exposed)
+            .then(|| Reason::ServiceNotFound.because(format!("service {name} does not expose port {}", service.port)))
+    }
+
+    /// Why a route of `kind` may not refer to a Service, if it may not.
+    pub(crate) fn permission(&self, kind: Kind, service: &ServiceReference, own_namespace: &str) -> Option<Finding> {
+        let namespace = service.namespace.as_deref().filter(|namespace| *namespace != own_namespace)?;
+        (!self.view.is_granted(kind, own_namespace, namespace, &service.name)).then(|| {
+            Reason::RefNotPermitted.because(format!(
+                "no ReferenceGrant in namespace {namespace} lets a {} of namespace {own_namespace} refer to service {}",
+                kind.as_str(),
+                service.name
+            ))
+        })
+    }
+
+    /// Whether a certificate that is wanted is still to be issued.
+    pub(crate) fn certificate(&self, namespace: &str, name: &str) -> Option<Finding> {
+        let wanted = self.generation(&Key::new(Kind::Certificate, namespace, name));
+        let ready = self.view.certificate(namespace, name).is_some_and(|certificate| {
+            let present = certificate.metadata.generation.unwrap_or_default();
+            certificate.status.iter().flat_map(|status| &status.conditions).any(|condition| {
+                condition.type_ == "Ready"
+                    && condition.status == "True"
+                    && condition.observed_generation.unwrap_or(present) >= wanted
+            })
+        });
+        (!ready).then(|| Reason::CertificateNotReady.because("Waiting for cert-manager Certificate to become ready"))
+    }
+
+    /// The generation that a wanted object has once it is as wanted.
+    pub(crate) fn generation(&self, key: &Key) -> i64 {
+        self.drifts.get(key).map_or(0, |drift| drift.generation)
+    }
+}
+
+pub(crate) fn not_found(gateway: &GatewayName) -> Finding {
+    Reason::GatewayNotFound.because(format!("gateway {} not found in namespace {}", gateway.name, gateway.namespace))
+}
+
+fn not_allowed(watched: &WatchedListener<'_>) -> Finding {
+    Reason::ListenerSetNotAllowed.because(format!(
+        "Gateway {} does not admit ListenerSets of namespace {}: set spec.allowedListeners.namespaces on it, for example \
+         {{from: Selector, selector: {{matchLabels: {{nebari.dev/managed: \"true\"}}}}}}",
+        watched.gateway, watched.set.namespace
+    ))
+}

@@ -1,0 +1,144 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::app::{self, App, AppCase};
+use crate::claim::Owner;
+use crate::differ::{Drift, differ};
+use crate::docket::{Docket, Judgement};
+use crate::object::{Key, Kind, OwnerIdentity};
+use crate::output::{Apply, ObjectRef, Plan};
+use crate::prune::{prune, released};
+use crate::settled::{Alarm, Settled};
+use crate::tenant::{self, Tenant, TenantCase};
+use crate::view::View;
+use crate::wanted::Wanted;
+use crate::world::World;
+
+/// Decides everything; the same world always gives the same plan.
+pub fn plan(world: &World) -> Plan {
+    let view = View::new(world);
+    let (cases, judgement) = lower_and_arbitrate(&view);
+    let (wanted, made) = render(&view, &cases, &judgement);
+    let drifts = differ(&view, &wanted.bodies);
+    let gone = prune(&view, &wanted, &cases.staying());
+    let settled = Settled { view: &view, judgement: &judgement, bodies: &wanted.bodies, drifts: &drifts };
+    let mut plan = status(&settled, &cases, &made);
+    plan.apply = applies(&wanted.bodies, &drifts);
+    plan.delete = gone.iter().map(|(key, _)| key.object_ref(api_version(key.kind, world))).collect();
+    plan.release = released(&gone, &cases.leaving()).into_iter().map(OwnerIdentity::object_ref).collect();
+    plan
+}
+
+/// All owners, the oldest first.
+struct Cases<'a> {
+    apps: Vec<AppCase<'a>>,
+    tenants: Vec<TenantCase<'a>>,
+}
+
+/// What was made for each of them, in the same order.
+struct Made {
+    apps: Vec<app::Rendered>,
+    tenants: Vec<tenant::Rendered>,
+}
+
+fn lower_and_arbitrate<'a>(view: &View<'a>) -> (Cases<'a>, Judgement) {
+    let mut docket = Docket::default();
+    let mut apps: Vec<App<'a>> = view.world.apps.iter().map(|source| App::from_resource(source, view)).collect();
+    apps.sort_by(|left, right| by_age(&left.owner, &right.owner));
+    let mut tenants: Vec<Tenant<'a>> = view.world.tenants.iter().map(|source| Tenant::from_resource(source)).collect();
+    tenants.sort_by(|left, right| by_age(&left.owner, &right.owner));
+    let apps = apps.into_iter().map(|app| app::lower(view, app, &mut docket)).collect();
+    let tenants = tenant::lower(view, tenants, &mut docket);
+    let rooms = tenant::rooms(view, &tenants);
+    (Cases { apps, tenants }, docket.settle(&rooms))
+}
+
+fn by_age(left: &Owner, right: &Owner) -> std::cmp::Ordering {
+    let key = |owner: &Owner| (owner.created.is_none(), owner.created);
+    key(left).cmp(&key(right)).then_with(|| (&left.namespace, &left.name).cmp(&(&right.namespace, &right.name)))
+}
+
+fn render<'v, 'a>(view: &'v View<'a>, cases: &Cases<'a>, judgement: &Judgement) -> (Wanted<'v, 'a>, Made) {
+    let mut wanted = Wanted::new(view);
+    let apps = cases.apps.iter().map(|case| app::render(view, case, judgement, &mut wanted)).collect();
+    let tenants: Vec<_> = cases.tenants.iter().map(|case| tenant::render(view, case, judgement, &mut wanted)).collect();
+    tenant::render_gateways(view, tenants.iter(), &mut wanted);
+    (wanted, Made { apps, tenants })
+}
+
+fn status(settled: &Settled<'_, '_>, cases: &Cases<'_>, made: &Made) -> Plan {
+    let mut alarm = Alarm::default();
+    let mut plan = Plan::default();
+    for (case, rendered) in cases.apps.iter().zip(&made.apps).filter(|(case, _)| !case.app.is_leaving()) {
+        let (write, events) = app::status(settled, case, rendered, &mut alarm);
+        plan.statuses.extend(write);
+        plan.events.extend(events);
+    }
+    for (case, rendered) in cases.tenants.iter().zip(&made.tenants).filter(|(case, _)| !case.tenant.is_leaving()) {
+        let (write, events) = tenant::status(settled, case, rendered);
+        plan.statuses.extend(write);
+        plan.events.extend(events);
+    }
+    plan.wake_at = alarm.0;
+    plan
+}
+
+fn applies(bodies: &BTreeMap<Key, Value>, drifts: &BTreeMap<Key, Drift>) -> Vec<Apply> {
+    let due = bodies.iter().filter(|(key, _)| drifts.get(key).is_some_and(|drift| drift.due));
+    let apply = due.map(|(key, body)| {
+        let api_version = body["apiVersion"].as_str().unwrap_or_default();
+        Apply { object: key.object_ref(api_version), body: body.clone() }
+    });
+    apply.collect()
+}
+
+impl<'a> Cases<'a> {
+    fn owners(&self) -> impl Iterator<Item = (OwnerIdentity<'a>, bool, &'a Option<Vec<String>>)> {
+        let apps =
+            self.apps.iter().map(|case| (case.app.identity(), case.app.is_leaving(), &case.app.metadata().finalizers));
+        let tenants = self
+            .tenants
+            .iter()
+            .map(|case| (case.tenant.identity(), case.tenant.is_leaving(), &case.tenant.source.metadata.finalizers));
+        apps.chain(tenants)
+    }
+
+    /// The uids of those that are not being deleted.
+    fn staying(&self) -> BTreeSet<&'a str> {
+        self.owners().filter(|(_, is_leaving, _)| !is_leaving).map(|(owner, _, _)| owner.uid).collect()
+    }
+
+    /// Those that are being deleted and wait for the contract's finalizer to go.
+    fn leaving(&self) -> Vec<OwnerIdentity<'a>> {
+        let waits = |finalizers: &Option<Vec<String>>, owner: &OwnerIdentity<'_>| {
+            finalizers.iter().flatten().any(|finalizer| finalizer == owner.kind.finalizer())
+        };
+        let owners = self.owners().filter(|(owner, is_leaving, finalizers)| *is_leaving && waits(finalizers, owner));
+        owners.map(|(owner, _, _)| owner).collect()
+    }
+}
+
+impl OwnerIdentity<'_> {
+    fn object_ref(&self) -> ObjectRef {
+        let (api_version, kind) = self.kind.api();
+        ObjectRef {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: (!self.namespace.is_empty()).then(|| self.namespace.to_owned()),
+            name: self.name.to_owned(),
+        }
+    }
+}
+
+fn api_version(kind: Kind, world: &World) -> &'static str {
+    use crate::body::{CERTIFICATE_V1, GATEWAY_API_V1};
+    use crate::world::TlsRouteVersion::{V1Alpha2, V1Alpha3};
+    match (kind, world.served.tls_routes) {
+        (Kind::Namespace, _) => "v1",
+        (Kind::Certificate, _) => CERTIFICATE_V1,
+        (Kind::TlsRoute, Some(V1Alpha3)) => "gateway.networking.k8s.io/v1alpha3",
+        (Kind::TlsRoute, Some(V1Alpha2)) => "gateway.networking.k8s.io/v1alpha2",
+        _ => GATEWAY_API_V1,
+    }
+}

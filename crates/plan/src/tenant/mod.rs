@@ -1,0 +1,57 @@
+//! Tenant: parsed once, then claims, objects, status.
+
+mod lower;
+mod render;
+mod status;
+
+use std::sync::Arc;
+
+use portreeve_api::names::tenant as derived;
+use portreeve_api::tenant::TenantStatus;
+
+use crate::claim::{Owner, OwnerKind};
+use crate::object::OwnerIdentity;
+
+pub(crate) use lower::{TenantCase, lower, rooms};
+pub(crate) use render::{Rendered, render, render_gateways};
+pub(crate) use status::status;
+
+/// A Tenant, as far as planning asks about it.
+pub(crate) struct Tenant<'a> {
+    pub(crate) source: &'a portreeve_api::Tenant,
+    pub(crate) owner: Arc<Owner>,
+    pub(crate) name: &'a str,
+    /// Its virtual cluster's.
+    pub(crate) namespace: String,
+}
+
+impl<'a> Tenant<'a> {
+    pub(crate) fn from_resource(source: &'a portreeve_api::Tenant) -> Self {
+        let name = source.metadata.name.as_deref().unwrap_or_default();
+        let owner = Owner {
+            kind: OwnerKind::Tenant,
+            namespace: "".into(),
+            name: name.into(),
+            created: source.metadata.creation_timestamp.as_ref().map(|time| time.0),
+        };
+        let namespace = source.spec.target_namespace.clone().unwrap_or_else(|| derived::default_namespace(name));
+        Self { source, owner: Arc::new(owner), name, namespace }
+    }
+
+    pub(crate) fn identity(&self) -> OwnerIdentity<'a> {
+        OwnerIdentity {
+            kind: OwnerKind::Tenant,
+            namespace: "",
+            name: self.name,
+            uid: self.source.metadata.uid.as_deref().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.source.metadata.deletion_timestamp.is_some()
+    }
+
+    pub(crate) fn status(&self) -> Option<&'a TenantStatus> {
+        self.source.status.as_ref()
+    }
+}

@@ -1,0 +1,195 @@
+use std::collections::BTreeMap;
+use std::slice::from_ref;
+
+use portreeve_api::names::{GATEWAY_API_GROUP, labels, tenant as derived};
+use portreeve_names::HostPattern;
+use serde_json::{Value, json};
+
+use super::lower::own_entries;
+use super::{Tenant, TenantCase};
+use crate::acknowledgement::Parent;
+use crate::body::{self, Backend, CERTIFICATE_V1, GATEWAY_API_V1, Metadata};
+use crate::claim::{GatewayName, OwnerKind};
+use crate::condition::{Finding, Reason};
+use crate::docket::Judgement;
+use crate::object::{Key, Kind, Live, Maker};
+use crate::view::View;
+use crate::wanted::Wanted;
+use crate::world::{TenantApi, TenantApps};
+
+/// What was made for a tenant, as far as its status needs to know.
+#[derive(Default)]
+pub(crate) struct Rendered {
+    foreign: Vec<Key>,
+    /// The parent of the route to the API server, if that is wanted.
+    pub(crate) api_parent: Option<Parent>,
+    /// The tenant's entry of the apps Gateway, if that is wanted.
+    pub(crate) entry: Option<(GatewayName, Value)>,
+}
+
+/// Turns what a tenant was granted into objects. Its entry of a Gateway is left to [`render_gateways`].
+pub(crate) fn render<'a>(
+    view: &View<'a>,
+    case: &TenantCase<'a>,
+    judgement: &Judgement,
+    wanted: &mut Wanted<'_, 'a>,
+) -> Rendered {
+    let mut rendering = Rendering { view, tenant: &case.tenant, wanted, rendered: Rendered::default() };
+    if case.refusal.is_some() || case.tenant.is_leaving() {
+        return rendering.rendered;
+    }
+    rendering.namespace();
+    let config = &view.world.config;
+    let granted = |claim: Option<usize>| claim.is_some_and(|claim| judgement.is_granted(claim));
+    if let (Some(api), Some(name)) = (&config.tenant_api, &case.api)
+        && granted(name.claim)
+    {
+        rendering.api(api);
+    }
+    if let (Some(apps), Some(name)) = (&config.tenant_apps, &case.apps)
+        && granted(name.claim)
+    {
+        rendering.apps(apps);
+    }
+    rendering.rendered
+}
+
+/// One body for each Gateway that has entries of tenants, or has had: all entries together, since a body takes away
+/// what it does not have.
+pub(crate) fn render_gateways<'r>(
+    view: &View<'_>,
+    rendered: impl Iterator<Item = &'r Rendered>,
+    wanted: &mut Wanted<'_, '_>,
+) {
+    let mut entries: BTreeMap<GatewayName, Vec<Value>> = BTreeMap::new();
+    for (gateway, entry) in rendered.filter_map(|rendered| rendered.entry.clone()) {
+        entries.entry(gateway).or_default().push(entry);
+    }
+    for object in &view.world.gateways {
+        let metadata = &object.metadata;
+        let (namespace, name) =
+            (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
+        let gateway = GatewayName::new(namespace, name);
+        let mut own = entries.remove(&gateway).unwrap_or_default();
+        let had = view.gateway(&gateway).is_some_and(|gateway| !own_entries(gateway).is_empty());
+        if own.is_empty() && !had {
+            continue;
+        }
+        own.sort_by_key(|entry| entry["name"].as_str().map(str::to_owned));
+        let key = Key::new(Kind::Gateway, namespace, name);
+        let spec = if own.is_empty() { Value::Null } else { json!({ "listeners": own }) };
+        let mut body = body::object(&key, GATEWAY_API_V1, Metadata::default(), spec);
+        if let Some(uid) = &metadata.uid {
+            // So that a Gateway that is deleted meanwhile is not made anew with nothing but our entries.
+            body["metadata"]["uid"] = uid.as_str().into();
+        }
+        wanted.add_settled(key, body);
+    }
+}
+
+impl Rendered {
+    /// Why an object is not made, if its name is somebody else's.
+    pub(crate) fn foreign(&self, kind: Kind) -> Option<Finding> {
+        let key = self.foreign.iter().find(|key| key.kind == kind)?;
+        Some(
+            Reason::ForeignObject
+                .because(format!("{} is there and was not made for this tenant; rename or delete it", key.describe())),
+        )
+    }
+}
+
+struct Rendering<'r, 'v, 'a> {
+    view: &'r View<'a>,
+    tenant: &'r Tenant<'a>,
+    wanted: &'r mut Wanted<'v, 'a>,
+    rendered: Rendered,
+}
+
+impl<'a> Rendering<'_, '_, 'a> {
+    /// One that was handed over stays when the tenant goes, so it gets the labels only.
+    fn namespace(&mut self) {
+        let handed_over = self
+            .view
+            .namespace(&self.tenant.namespace)
+            .is_some_and(|namespace| !matches!(Live::Namespace(namespace).maker(), Maker::Uid(OwnerKind::Tenant, _)));
+        let key = Key::new(Kind::Namespace, "", self.tenant.namespace.as_str());
+        let mut metadata = self.metadata();
+        metadata.owner.take_if(|_| handed_over);
+        self.wanted.add_settled(key.clone(), body::object(&key, "v1", metadata, Value::Null));
+    }
+
+    fn api(&mut self, api: &TenantApi) {
+        let Some(version) = self.view.world.served.tls_routes else { return };
+        let (name, namespace) = (self.tenant.name, self.tenant.namespace.clone());
+        let service = derived::api_service(name);
+        let grant = Key::new(Kind::ReferenceGrant, &namespace, derived::API_REFERENCE_GRANT);
+        let spec = body::reference_grant(Kind::TlsRoute, &api.gateway_namespace, &service);
+        if !self.add(grant.clone(), body::object(&grant, GATEWAY_API_V1, self.metadata(), spec)) {
+            return;
+        }
+        let parent = Parent {
+            kind: Kind::Gateway.as_str(),
+            namespace: api.gateway_namespace.clone(),
+            name: api.gateway_name.clone(),
+            section: api.section.clone(),
+        };
+        let route = Key::new(Kind::TlsRoute, &api.gateway_namespace, derived::api_tls_route(name));
+        let hostname = derived::api_hostname(name, &api.domain);
+        let backend = Backend { namespace: &namespace, name: &service, port: derived::API_PORT };
+        let spec = body::tls_route(from_ref(&parent), from_ref(&hostname), &backend, &api.gateway_namespace);
+        let metadata = Metadata { annotations: external_dns(hostname, api), ..self.metadata() };
+        let api_version = format!("{GATEWAY_API_GROUP}/{}", version.as_str());
+        if self.add(route.clone(), body::object(&route, &api_version, metadata, spec)) {
+            self.rendered.api_parent = Some(parent);
+        }
+    }
+
+    /// The certificate is written before the listener that shows it.
+    fn apps(&mut self, apps: &TenantApps) {
+        let domain = derived::apps_domain(self.tenant.name, &apps.domain);
+        let Ok(hosts) = HostPattern::parse(&domain) else { return };
+        if !self.view.world.served.certificates || self.view.gateway(&apps.gateway()).is_none() {
+            return;
+        }
+        let secret = derived::apps_certificate(self.tenant.name);
+        let certificate = Key::new(Kind::Certificate, &apps.gateway_namespace, secret.as_str());
+        let spec = body::certificate(&secret, &domain, &apps.cluster_issuer);
+        if self.add(certificate.clone(), body::object(&certificate, CERTIFICATE_V1, self.metadata(), spec)) {
+            let name = derived::apps_listener(self.tenant.name);
+            let entry =
+                body::https_listener(&name, &hosts, crate::gateway::HTTPS_PORT, &secret, &self.allowed_routes());
+            self.rendered.entry = Some((apps.gateway(), entry));
+        }
+    }
+
+    /// Routes of the tenant's one namespace: its tenant label alone could be copied to another, its name cannot.
+    fn allowed_routes(&self) -> Value {
+        json!({
+            "namespaces": {
+                "from": "Selector",
+                "selector": { "matchLabels": {
+                    labels::TENANT: self.tenant.name,
+                    labels::NAMESPACE_NAME: self.tenant.namespace,
+                } },
+            },
+        })
+    }
+
+    fn metadata(&self) -> Metadata<'a> {
+        let labels = labels::of_tenant(self.tenant.name);
+        Metadata { labels, annotations: BTreeMap::new(), owner: Some(self.tenant.identity()) }
+    }
+
+    fn add(&mut self, key: Key, body: Value) -> bool {
+        let added = self.wanted.add(self.tenant.identity(), &key, body);
+        if !added {
+            self.rendered.foreign.push(key);
+        }
+        added
+    }
+}
+
+fn external_dns(hostname: String, api: &TenantApi) -> BTreeMap<String, String> {
+    let target = api.external_dns_target.clone().map(|target| (labels::EXTERNAL_DNS_TARGET.to_owned(), target));
+    [(labels::EXTERNAL_DNS_HOSTNAME.to_owned(), hostname)].into_iter().chain(target).collect()
+}

@@ -1,0 +1,241 @@
+use gateway_api::gateways::{
+    GatewayListeners, GatewayListenersAllowedRoutesNamespacesFrom as From, GatewayListenersTlsMode,
+};
+use portreeve_api::conditions;
+use portreeve_api::names::tenant as derived;
+use portreeve_api::tenant::{SecretKeyReference, TenantPhase, TenantStatus};
+use portreeve_api::{Condition, Time};
+use portreeve_names::{HostPattern, Hostname};
+
+use super::lower::NameCase;
+use super::{Rendered, Tenant, TenantCase};
+use crate::acknowledgement::{gateway_entry, listener, route, tls_route_statuses};
+use crate::app::has_key;
+use crate::condition::{Conditions, Finding, Reason, foremost};
+use crate::docket::Record;
+use crate::gateway::SharedGateway;
+use crate::object::{Key, Kind};
+use crate::output::{Event, ObjectRef, StatusWrite};
+use crate::settled::{Settled, not_found};
+use crate::world::TenantApi;
+
+/// The status of a tenant, if it has to be written, and the events that go with it.
+pub(crate) fn status(
+    settled: &Settled<'_, '_>,
+    case: &TenantCase<'_>,
+    rendered: &Rendered,
+) -> (Option<StatusWrite>, Vec<Event>) {
+    let nothing = TenantStatus::default();
+    let before = case.tenant.status().unwrap_or(&nothing);
+    let report = TenantReport { settled, case, rendered, before };
+    let about = case.tenant.object_ref();
+    let (api, apps) = (report.api(), report.apps());
+    let (phase, ready) = report.phase(api.as_ref(), apps.as_ref());
+    let generation = case.tenant.source.metadata.generation;
+    let mut conditions = Conditions::new(&before.conditions, generation, settled.view.now);
+    let message = ready.message.clone();
+    conditions.add(conditions::READY, ready);
+    for (type_, part) in [(conditions::API_ROUTING_READY, api), (conditions::APPS_ROUTING_READY, apps)] {
+        if let Some(part) = part {
+            conditions.add(type_, part);
+        }
+    }
+    let events = conditions.events(&about);
+    let is_ready = phase == TenantPhase::Ready;
+    let after = TenantStatus {
+        phase: Some(phase),
+        message: Some(message),
+        observed_generation: generation,
+        kubeconfig_secret_ref: report.kubeconfig().filter(|_| is_ready),
+        api_server_url: report.api_server_url(is_ready),
+        apps_domain: report.apps_domain(is_ready),
+        conditions: conditions.finish(),
+        claims: report.claims(),
+    };
+    let write = (after != *before)
+        .then(|| StatusWrite { object: about, status: serde_json::to_value(&after).unwrap_or_default() });
+    (write, events)
+}
+
+struct TenantReport<'s, 'a> {
+    settled: &'s Settled<'s, 'a>,
+    case: &'s TenantCase<'a>,
+    rendered: &'s Rendered,
+    before: &'s TenantStatus,
+}
+
+impl TenantReport<'_, '_> {
+    /// Refused, being made, or usable. The phase follows the virtual cluster; whether the gateways serve its names is in
+    /// conditions of their own.
+    fn phase(&self, api: Option<&Finding>, apps: Option<&Finding>) -> (TenantPhase, Finding) {
+        if let Some(refusal) = &self.case.refusal {
+            return (TenantPhase::Failed, refusal.clone());
+        }
+        for (part, reason) in [(api, Reason::NetworkingFailed), (apps, Reason::AppsNetworkingFailed)] {
+            if let Some(refusal) = part.filter(|part| is_refusal(part.reason)) {
+                return (TenantPhase::Failed, reason.because(refusal.message.clone()));
+            }
+        }
+        let (namespace, service) = (&self.case.tenant.namespace, derived::api_service(self.case.tenant.name));
+        if self.settled.view.has_endpoint(namespace, &service) {
+            (TenantPhase::Ready, Reason::Provisioned.because("vCluster is ready"))
+        } else {
+            let waiting = format!("waiting for service {namespace}/{service} to have an endpoint");
+            (TenantPhase::Provisioning, Reason::Provisioning.because(waiting))
+        }
+    }
+
+    /// `APIRoutingReady`
+    fn api(&self) -> Option<Finding> {
+        let (api, name) = (self.settled.view.world.config.tenant_api.as_ref()?, self.case.api.as_ref()?);
+        let refused = self.refused(name);
+        if let Some(refusal) = refused {
+            return Some(refusal);
+        }
+        let unsupported = self.settled.view.world.served.tls_routes.is_none().then(|| {
+            Reason::TlsRouteUnsupported.because("the cluster does not serve TLSRoute: install Gateway API 1.5 or later")
+        });
+        let foreign = self.rendered.foreign(Kind::ReferenceGrant).or_else(|| self.rendered.foreign(Kind::TlsRoute));
+        let isolation = self.settled.view.gateway(&name.gateway).and_then(|gateway| self.isolation(gateway, api));
+        let findings = [unsupported, foreign, isolation, self.api_route(api)];
+        let accepted = || Reason::RouteAccepted.because("the gateway passes connections through to the API server");
+        Some(foremost(findings.into_iter().flatten()).unwrap_or_else(accepted))
+    }
+
+    fn refused(&self, name: &NameCase) -> Option<Finding> {
+        let verdict = name.claim.and_then(|claim| self.settled.judgement.refusal(claim));
+        let gateway = || self.settled.view.gateway(&name.gateway).is_none().then(|| not_found(&name.gateway));
+        self.case.refusal.clone().or(name.refusal.clone()).or(verdict).or_else(gateway)
+    }
+
+    fn api_route(&self, api: &TenantApi) -> Option<Finding> {
+        let parent = self.rendered.api_parent.clone()?;
+        let name = derived::api_tls_route(self.case.tenant.name);
+        let live = self.settled.view.tls_route(&api.gateway_namespace, &name);
+        let generation = self.settled.generation(&Key::new(Kind::TlsRoute, &api.gateway_namespace, name));
+        route(&live.map(tls_route_statuses).unwrap_or_default(), &[parent], generation)
+    }
+
+    /// Whether the API Gateway's listener keeps tenants apart: the platform makes it, so it is checked, not trusted.
+    fn isolation(&self, gateway: SharedGateway<'_>, api: &TenantApi) -> Option<Finding> {
+        let hostname = Hostname::parse(&derived::api_hostname(self.case.tenant.name, &api.domain)).ok()?;
+        let listeners = gateway.object.spec.listeners.iter();
+        let chosen =
+            |listener: &&GatewayListeners| api.section.as_ref().is_none_or(|section| *section == listener.name);
+        let of_tls = |listener: &&GatewayListeners| api.section.is_some() || listener.protocol == "TLS";
+        let mut listeners = listeners.filter(chosen).filter(of_tls).peekable();
+        let what = api.section.as_deref().unwrap_or("for TLS passthrough");
+        let isolated = |why: String| Reason::GatewayNotIsolated.because(format!("Gateway {}: {why}", api.gateway()));
+        if listeners.peek().is_none() {
+            return Some(isolated(format!("there is no listener {what}")));
+        }
+        listeners.find_map(|listener| fault(listener, &hostname)).map(isolated)
+    }
+
+    /// `AppsRoutingReady`
+    fn apps(&self) -> Option<Finding> {
+        let (apps, name) = (self.settled.view.world.config.tenant_apps.as_ref()?, self.case.apps.as_ref()?);
+        let refused = self.refused(name);
+        if let Some(refusal) = refused {
+            return Some(refusal);
+        }
+        let unsupported = (!self.settled.view.world.served.certificates).then(|| {
+            Reason::CertificateFailed
+                .because("the cluster does not serve Certificate (cert-manager.io/v1): install cert-manager")
+        });
+        let findings = [
+            unsupported,
+            self.rendered.foreign(Kind::Certificate),
+            self.settled.certificate(&apps.gateway_namespace, &derived::apps_certificate(self.case.tenant.name)),
+            self.listener(name),
+        ];
+        let programmed = || Reason::ListenersProgrammed.because("the tenant's listener is programmed");
+        Some(foremost(findings.into_iter().flatten()).unwrap_or_else(programmed))
+    }
+
+    /// Once programmed, the entry stays so until it says otherwise or changes: other tenants' entries change the
+    /// Gateway all the time.
+    fn listener(&self, name: &NameCase) -> Option<Finding> {
+        self.rendered.entry.as_ref()?;
+        let section = derived::apps_listener(self.case.tenant.name);
+        let key = Key::new(Kind::Gateway, &name.gateway.namespace, &*name.gateway.name);
+        let programmed = self.previous(conditions::APPS_ROUTING_READY).is_some_and(|before| before.status == "True");
+        let since = self.settled.entry_generation(&key, &section, programmed.then_some(0));
+        let gateway = self.settled.view.gateway(&name.gateway);
+        listener(gateway.and_then(|gateway| gateway_entry(gateway, &section)), &section, since)
+    }
+
+    fn previous(&self, type_: &str) -> Option<&Condition> {
+        self.before.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    fn kubeconfig(&self) -> Option<SecretKeyReference> {
+        let name = derived::kubeconfig_secret(self.case.tenant.name);
+        let secret = self.settled.view.secret(&self.case.tenant.namespace, &name)?;
+        let key = Some(derived::KUBECONFIG_KEY.to_owned());
+        has_key(secret, derived::KUBECONFIG_KEY).then_some(SecretKeyReference { name: Some(name), key })
+    }
+
+    /// Once published, it stays while the name is the tenant's.
+    fn api_server_url(&self, is_ready: bool) -> Option<String> {
+        let api = self.settled.view.world.config.tenant_api.as_ref()?;
+        self.granted(self.case.api.as_ref())?;
+        let url = derived::api_server_url(self.case.tenant.name, &api.domain);
+        (is_ready || self.before.api_server_url.as_ref() == Some(&url)).then_some(url)
+    }
+
+    fn apps_domain(&self, is_ready: bool) -> Option<String> {
+        let apps = self.settled.view.world.config.tenant_apps.as_ref()?;
+        self.granted(self.case.apps.as_ref())?;
+        let domain = derived::apps_domain(self.case.tenant.name, &apps.domain);
+        (is_ready || self.before.apps_domain.as_ref() == Some(&domain)).then_some(domain)
+    }
+
+    fn granted(&self, name: Option<&NameCase>) -> Option<usize> {
+        name?.claim.filter(|claim| self.settled.judgement.is_granted(*claim))
+    }
+
+    fn claims(&self) -> Vec<portreeve_api::Claim> {
+        let claims = [&self.case.api, &self.case.apps].into_iter().flatten().filter_map(|name| name.claim);
+        self.settled.judgement.record(claims, Record::of(Some(&self.before.claims)), &Time(self.settled.view.now))
+    }
+}
+
+/// Whether somebody has to change something before the name can be served, as opposed to a gateway that has to answer.
+fn is_refusal(reason: Reason) -> bool {
+    reason <= Reason::CertificateFailed && reason != Reason::GatewayNotIsolated
+}
+
+fn fault(listener: &GatewayListeners, hostname: &Hostname) -> Option<String> {
+    let name = &listener.name;
+    let passthrough =
+        listener.tls.as_ref().and_then(|tls| tls.mode.as_ref()) == Some(&GatewayListenersTlsMode::Passthrough);
+    if listener.protocol != "TLS" || !passthrough {
+        return Some(format!("listener {name} must have protocol TLS and tls.mode Passthrough"));
+    }
+    let from = listener
+        .allowed_routes
+        .as_ref()
+        .and_then(|routes| routes.namespaces.as_ref())
+        .and_then(|from| from.from.as_ref());
+    if !matches!(from, None | Some(From::Same)) {
+        return Some(format!(
+            "listener {name} admits routes of other namespaces: set allowedRoutes.namespaces.from to Same"
+        ));
+    }
+    let hosts = HostPattern::parse_optional(listener.hostname.as_deref()).ok();
+    let covered = hosts.is_some_and(|hosts| hosts.matches(hostname));
+    (!covered).then(|| format!("the hostname of listener {name} does not cover {hostname}"))
+}
+
+impl Tenant<'_> {
+    pub(crate) fn object_ref(&self) -> ObjectRef {
+        let (api_version, kind) = self.owner.kind.api();
+        ObjectRef {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: self.name.to_owned(),
+        }
+    }
+}

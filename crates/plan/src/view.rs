@@ -1,0 +1,234 @@
+//! The world, indexed once.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use gateway_api::gateways::Gateway;
+use gateway_api::httproutes::HttpRoute;
+use gateway_api::listenersets::ListenerSet;
+use gateway_api::referencegrants::ReferenceGrant;
+use gateway_api::tlsroutes::TlsRoute;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
+use kube::Resource;
+use portreeve_api::names::{self, labels};
+use portreeve_api::{Certificate, SecurityPolicy};
+
+use crate::claim::{GatewayName, OwnerKind};
+use crate::gateway::SharedGateway;
+use crate::object::{Key, Kind, Live, Maker};
+use crate::world::World;
+
+type ByName<'a, T> = HashMap<(&'a str, &'a str), &'a T>;
+
+/// The world, with what is looked up often at hand.
+pub(crate) struct View<'a> {
+    pub(crate) world: &'a World,
+    /// [`World::now`] to the second, as timestamps are stored.
+    pub(crate) now: Timestamp,
+    namespaces: ByName<'a, Namespace>,
+    services: ByName<'a, Service>,
+    secrets: ByName<'a, Secret>,
+    gateways: ByName<'a, Gateway>,
+    listener_sets: ByName<'a, ListenerSet>,
+    http_routes: ByName<'a, HttpRoute>,
+    tls_routes: ByName<'a, TlsRoute>,
+    reference_grants: ByName<'a, ReferenceGrant>,
+    certificates: ByName<'a, Certificate>,
+    tls_routes_in: HashMap<&'a str, Vec<&'a TlsRoute>>,
+    grants_in: HashMap<&'a str, Vec<&'a ReferenceGrant>>,
+    policies_in: HashMap<&'a str, Vec<&'a SecurityPolicy>>,
+    /// Services that have an endpoint, by namespace and name.
+    answering: BTreeSet<(&'a str, &'a str)>,
+    /// Ports on which ListenerSets of others serve HTTP or HTTPS.
+    foreign_http_ports: BTreeSet<(GatewayName, u16)>,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(world: &'a World) -> Self {
+        let mut view = Self {
+            world,
+            now: Timestamp::from_second(world.now.as_second()).unwrap_or(world.now),
+            namespaces: by_name(&world.namespaces),
+            services: by_name(&world.services),
+            secrets: by_name(&world.secrets),
+            gateways: by_name(&world.gateways),
+            listener_sets: by_name(&world.listener_sets),
+            http_routes: by_name(&world.http_routes),
+            tls_routes: by_name(&world.tls_routes),
+            reference_grants: by_name(&world.reference_grants),
+            certificates: by_name(&world.certificates),
+            tls_routes_in: by_namespace(&world.tls_routes),
+            grants_in: by_namespace(&world.reference_grants),
+            policies_in: by_namespace(&world.security_policies),
+            answering: answering(world),
+            foreign_http_ports: BTreeSet::new(),
+        };
+        view.foreign_http_ports = view.find_foreign_http_ports();
+        view
+    }
+
+    pub(crate) fn namespace(&self, name: &str) -> Option<&'a Namespace> {
+        self.namespaces.get(&("", name)).copied()
+    }
+
+    /// The labels of a namespace; none when it is not there.
+    pub(crate) fn namespace_labels(&self, name: &str) -> Option<&'a BTreeMap<String, String>> {
+        self.namespace(name)?.metadata.labels.as_ref()
+    }
+
+    /// Whether the apps of a namespace are served.
+    pub(crate) fn is_opted_in(&self, namespace: &str) -> bool {
+        let value = self.namespace_labels(namespace).and_then(|found| found.get(labels::MANAGED));
+        value.is_some_and(|value| value == labels::TRUE)
+    }
+
+    pub(crate) fn service(&self, namespace: &str, name: &str) -> Option<&'a Service> {
+        self.services.get(&(namespace, name)).copied()
+    }
+
+    pub(crate) fn secret(&self, namespace: &str, name: &str) -> Option<&'a Secret> {
+        self.secrets.get(&(namespace, name)).copied()
+    }
+
+    pub(crate) fn gateway(&self, name: &GatewayName) -> Option<SharedGateway<'a>> {
+        self.gateways.get(&(&*name.namespace, &*name.name)).map(|object| SharedGateway { object })
+    }
+
+    pub(crate) fn listener_set(&self, namespace: &str, name: &str) -> Option<&'a ListenerSet> {
+        self.listener_sets.get(&(namespace, name)).copied()
+    }
+
+    pub(crate) fn http_route(&self, namespace: &str, name: &str) -> Option<&'a HttpRoute> {
+        self.http_routes.get(&(namespace, name)).copied()
+    }
+
+    pub(crate) fn tls_route(&self, namespace: &str, name: &str) -> Option<&'a TlsRoute> {
+        self.tls_routes.get(&(namespace, name)).copied()
+    }
+
+    pub(crate) fn certificate(&self, namespace: &str, name: &str) -> Option<&'a Certificate> {
+        self.certificates.get(&(namespace, name)).copied()
+    }
+
+    /// All TLSRoutes of a namespace, by name.
+    pub(crate) fn tls_routes_in(&self, namespace: &str) -> &[&'a TlsRoute] {
+        self.tls_routes_in.get(namespace).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn policies_in(&self, namespace: &str) -> &[&'a SecurityPolicy] {
+        self.policies_in.get(namespace).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a Service has a ready endpoint.
+    pub(crate) fn has_endpoint(&self, namespace: &str, service: &str) -> bool {
+        self.answering.contains(&(namespace, service))
+    }
+
+    /// Whether ListenerSets of others serve HTTP or HTTPS on this port.
+    pub(crate) fn is_foreign_http_port(&self, gateway: &GatewayName, port: u16) -> bool {
+        self.foreign_http_ports.contains(&(gateway.clone(), port))
+    }
+
+    /// Whether a route of `kind` in `from` may refer to a Service in another namespace.
+    pub(crate) fn is_granted(&self, kind: Kind, from: &str, namespace: &str, service: &str) -> bool {
+        self.grants_in.get(namespace).into_iter().flatten().any(|grant| {
+            let permits_from =
+                grant.spec.from.iter().any(|one| {
+                    one.group == names::GATEWAY_API_GROUP && one.kind == kind.as_str() && one.namespace == from
+                });
+            let permits_to = grant.spec.to.iter().any(|one| {
+                one.group.is_empty() && one.kind == "Service" && one.name.as_deref().is_none_or(|name| name == service)
+            });
+            permits_from && permits_to
+        })
+    }
+
+    /// An object of a kind that Portreeve writes.
+    pub(crate) fn live(&self, key: &Key) -> Option<Live<'a>> {
+        let name = (key.namespace.as_str(), key.name.as_str());
+        match key.kind {
+            Kind::Namespace => self.namespaces.get(&name).map(|object| Live::Namespace(object)),
+            Kind::ReferenceGrant => self.reference_grants.get(&name).map(|object| Live::ReferenceGrant(object)),
+            Kind::Certificate => self.certificates.get(&name).map(|object| Live::Certificate(object)),
+            Kind::ListenerSet => self.listener_sets.get(&name).map(|object| Live::ListenerSet(object)),
+            Kind::Gateway => self.gateways.get(&name).map(|object| Live::Gateway(object)),
+            Kind::HttpRoute => self.http_routes.get(&name).map(|object| Live::HttpRoute(object)),
+            Kind::TlsRoute => self.tls_routes.get(&name).map(|object| Live::TlsRoute(object)),
+        }
+    }
+
+    /// All objects of the kinds that Portreeve makes; Gateways are never made.
+    pub(crate) fn all_live(&self) -> impl Iterator<Item = (Kind, Live<'a>)> {
+        let world = self.world;
+        let namespaces = world.namespaces.iter().map(|object| (Kind::Namespace, Live::Namespace(object)));
+        let grants = world.reference_grants.iter().map(|object| (Kind::ReferenceGrant, Live::ReferenceGrant(object)));
+        let certificates = world.certificates.iter().map(|object| (Kind::Certificate, Live::Certificate(object)));
+        let sets = world.listener_sets.iter().map(|object| (Kind::ListenerSet, Live::ListenerSet(object)));
+        let http_routes = world.http_routes.iter().map(|object| (Kind::HttpRoute, Live::HttpRoute(object)));
+        let tls_routes = world.tls_routes.iter().map(|object| (Kind::TlsRoute, Live::TlsRoute(object)));
+        namespaces.chain(grants).chain(certificates).chain(sets).chain(http_routes).chain(tls_routes)
+    }
+
+    /// Only ListenerSets that the Gateway admits count, or anybody could take a port from others. Those of apps do not:
+    /// their ports follow the Gateway's own.
+    fn find_foreign_http_ports(&self) -> BTreeSet<(GatewayName, u16)> {
+        let mut ports = BTreeSet::new();
+        for set in &self.world.listener_sets {
+            if matches!(Live::ListenerSet(set).maker(), Maker::Uid(OwnerKind::NebariApp, _)) {
+                continue;
+            }
+            let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+            let parent = &set.spec.parent_ref;
+            let gateway = GatewayName::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name);
+            let admitted = self.gateway(&gateway).is_some_and(|shared| shared.admits_listener_sets_of(self, namespace));
+            let http =
+                set.spec.listeners.iter().filter(|listener| matches!(listener.protocol.as_str(), "HTTP" | "HTTPS"));
+            let numbers = http.filter_map(|listener| u16::try_from(listener.port).ok());
+            ports.extend(numbers.filter(|_| admitted).map(|port| (gateway.clone(), port)));
+        }
+        ports
+    }
+}
+
+fn name_of<T: Resource>(object: &T) -> (&str, &str) {
+    let metadata = object.meta();
+    (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+}
+
+fn by_name<T: Resource>(objects: &[Arc<T>]) -> ByName<'_, T> {
+    objects.iter().map(|object| (name_of(&**object), &**object)).collect()
+}
+
+/// Sorted by name within a namespace, so that the order of the world means nothing.
+fn by_namespace<T: Resource>(objects: &[Arc<T>]) -> HashMap<&str, Vec<&T>> {
+    let mut all: HashMap<&str, Vec<&T>> = HashMap::new();
+    for object in objects {
+        all.entry(name_of(&**object).0).or_default().push(object);
+    }
+    for list in all.values_mut() {
+        list.sort_by_key(|object| name_of(*object));
+    }
+    all
+}
+
+/// The label by which an EndpointSlice names its Service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+fn answering(world: &World) -> BTreeSet<(&str, &str)> {
+    let mut services = BTreeSet::new();
+    for slice in &world.endpoint_slices {
+        let service = slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME));
+        let ready = |endpoint: &k8s_openapi::api::discovery::v1::Endpoint| {
+            // Absent means ready (EndpointConditions.ready).
+            let ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false);
+            ready && !endpoint.addresses.is_empty()
+        };
+        if let Some(service) = service
+            && slice.endpoints.iter().flatten().any(ready)
+        {
+            services.insert((slice.metadata.namespace.as_deref().unwrap_or_default(), service.as_str()));
+        }
+    }
+    services
+}
