@@ -1,5 +1,4 @@
 use std::fmt;
-use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -189,7 +188,7 @@ impl Access {
 
 impl Drop for Access {
     fn drop(&mut self) {
-        if mem::take(&mut self.reported) {
+        if self.reported {
             self.record.duration = self.started.elapsed();
             self.observer.finished(&self.record);
         }

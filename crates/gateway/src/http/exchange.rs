@@ -137,7 +137,8 @@ impl Exchange<'_> {
     /// Makes the head ready for the backend; returns the protocol if an upgrade is asked for.
     fn prepare(&self, parts: &mut Parts, target: &Target, filters: &HttpFilters) -> Option<HeaderValue> {
         // What the client says about its connection goes first, so that it cannot remove what is said here.
-        let upgrade = headers::remove_hop_by_hop(&mut parts.headers).filter(|_| parts.version == Version::HTTP_11);
+        let upgrade = headers::remove_hop_by_hop(&mut parts.headers);
+        let upgrade = upgrade.filter(|to| parts.version == Version::HTTP_11 && !headers::is_http_or_tls(to));
         parts.version = Version::HTTP_11;
         headers::join_cookies(&mut parts.headers);
         headers::set_forwarded(&mut parts.headers, target, self.access.record.peer.ip(), self.scheme());

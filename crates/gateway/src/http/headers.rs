@@ -78,6 +78,14 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> 
     upgrade
 }
 
+/// Whether an upgrade leads to more HTTP, now or inside TLS: its requests would go past the routes. It is not passed on,
+/// and the request is served as it is (RFC 9110, section 7.8, lets a server ignore it).
+pub(super) fn is_http_or_tls(protocols: &HeaderValue) -> bool {
+    let protocols = protocols.as_bytes().to_ascii_lowercase();
+    let mut protocols = protocols.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    protocols.any(|protocol| [&b"h2c"[..], b"http", b"tls"].iter().any(|one| protocol.starts_with(one)))
+}
+
 /// Asks for, or agrees to, an upgrade on the next connection.
 pub(super) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));

@@ -257,6 +257,21 @@ async fn an_upgrade_becomes_a_tunnel() {
     assert_eq!(record.request.unwrap().status, Some(StatusCode::SWITCHING_PROTOCOLS));
 }
 
+/// A request that is smuggled past the routes in an upgrade to HTTP/2 would reach whatever the backend has.
+#[tokio::test]
+async fn an_upgrade_to_more_http_is_not_passed_on() {
+    let (_bed, address) = Bed::serving(http_port([("*", http_routes([("/", to(&[http("app").await]))]))])).await;
+    for protocol in ["h2c", "HTTP/2.0", "websocket, H2C", "TLS/1.0"] {
+        let mut asked = request(HOST, "/");
+        asked.headers_mut().insert("connection", "Upgrade, HTTP2-Settings".parse().unwrap());
+        asked.headers_mut().insert("upgrade", protocol.parse().unwrap());
+        asked.headers_mut().insert("http2-settings", "AAMAAABkAAQAAP__".parse().unwrap());
+        let answer = ask(address, asked).await;
+        assert_eq!(answer.status, StatusCode::OK, "{protocol}");
+        assert!(!answer.body.contains("upgrade") && !answer.body.contains("http2-settings"), "{answer:?}");
+    }
+}
+
 #[tokio::test]
 async fn an_upgrade_that_nobody_asked_for_is_refused() {
     let (backend, mut connections) = by_hand().await;

@@ -4,13 +4,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use portreeve_gateway::{BindError, Outcome, Settings};
-use portreeve_table::Port;
+use portreeve_table::{BackendFault, Port};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::backends::{by_hand, echo};
-use crate::bed::{ANY_PORT, Bed, http_port, http_routes, passthrough, soon, tls_port, to};
-use crate::clients::{assert_closed_in_silence, assert_echo, client_hello, http2, read_line, request};
+use crate::bed::{ANY_PORT, Bed, http_port, http_routes, passthrough, soon, terminate_http, tls_port, to, to_nobody};
+use crate::clients::{
+    Answer, assert_closed_in_silence, assert_echo, client_hello, http1, http2, read_line, request, tls, tls_config,
+};
+use crate::identity::Identity;
 
 const NAME: &str = "a.example.com";
 const LONG: Duration = Duration::from_mins(1);
@@ -125,6 +128,28 @@ async fn a_shutdown_does_not_wait_for_clients_that_want_nothing() {
     bed.records.finished().await;
     assert_eq!(soon(bed.gateway.shutdown(LONG)).await, 0);
     assert_closed_in_silence(&mut silent).await;
+}
+
+#[tokio::test]
+async fn a_shutdown_does_not_wait_for_http_clients_that_ask_nothing() {
+    let identity = Identity::new(&[NAME]);
+    let routes = || http_routes([("/", to_nobody(BackendFault::NoEndpoint))]);
+    let mut bed = Bed::new(Settings { hello_timeout: LONG, request_head_timeout: LONG, ..Settings::default() });
+    let ports = [
+        (80, http_port([("*", routes())]), ANY_PORT),
+        (443, tls_port([("*", terminate_http(&identity, routes()))]), ANY_PORT),
+    ];
+    let bound = bed.apply(ports).await;
+    let (plain, secure) = (*bound[&80].as_ref().unwrap(), *bound[&443].as_ref().unwrap());
+
+    let _silent = TcpStream::connect(plain).await.unwrap();
+    let _silent_in_tls = tls(secure, NAME, tls_config(None, &["http/1.1"])).await.unwrap();
+    let _silent_http2 = http2(tls(secure, NAME, tls_config(None, &["h2"])).await.unwrap()).await;
+    let mut idle = http1(TcpStream::connect(plain).await.unwrap()).await;
+    Answer::of(soon(idle.send_request(request(NAME, "/"))).await.unwrap()).await;
+    let mut idle_http2 = http2(TcpStream::connect(plain).await.unwrap()).await;
+    Answer::of(soon(idle_http2.send_request(request(NAME, "http://a.example.com/"))).await.unwrap()).await;
+    assert_eq!(soon(bed.gateway.shutdown(LONG)).await, 0);
 }
 
 #[tokio::test]
