@@ -1,13 +1,16 @@
 //! One request and its answer.
 
 use std::convert::Infallible;
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, Version};
+use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
-use portreeve_table::{HttpFilters, HttpRequestHead, HttpRoute, HttpRoutes, Port, Redirect, Table, TlsService};
+use portreeve_table::{
+    HeaderChange, HttpFilters, HttpRequestHead, HttpRoute, HttpRoutes, Port, Redirect, Table, TlsService,
+};
 
 use crate::backend;
 use crate::http::answer::{self, Answer};
@@ -44,18 +47,49 @@ struct Exchange<'a> {
     access: Access,
 }
 
+/// What is to be done with a request: all that is needed, and nothing that keeps the table alive while it is done.
+struct Way {
+    step: Step,
+    response_headers: Vec<HeaderChange>,
+}
+
+enum Step {
+    /// The route's own filter answers.
+    Answer(Response<Answer>),
+    Forward {
+        /// In the order in which to try them.
+        endpoints: Vec<SocketAddr>,
+        /// Whether the backend may agree to an upgrade.
+        upgrade: bool,
+    },
+}
+
 impl Exchange<'_> {
     /// The steps of a request, up to the head of its answer.
-    async fn run(&mut self, target: &Target, request: Request<Incoming>) -> Result<Response<Answer>, Outcome> {
+    async fn run(&mut self, target: &Target, mut request: Request<Incoming>) -> Result<Response<Answer>, Outcome> {
+        let Way { step, response_headers } = self.find_way(target, &mut request)?;
+        let mut response = match step {
+            Step::Answer(response) => response,
+            Step::Forward { endpoints, upgrade } => self.forward(request, &endpoints, upgrade).await?,
+        };
+        headers::change(response.headers_mut(), &response_headers);
+        Ok(response)
+    }
+
+    /// Everything that the table says, done; the request is then ready to go on.
+    fn find_way(&mut self, target: &Target, request: &mut Request<Incoming>) -> Result<Way, Outcome> {
         let installed = self.connection.shared.installed();
         let routes = self.find_listener(&installed.table, target)?;
-        let route = self.find_route(routes, target, &request)?;
-        let mut response = match &route.filters.redirect {
-            Some(redirect) => self.redirect(redirect, target, &request)?,
-            None => self.forward(request, target, route).await?,
+        let route = self.find_route(routes, target, request)?;
+        let step = if let Some(redirect) = &route.filters.redirect {
+            Step::Answer(self.redirect(redirect, target, request)?)
+        } else {
+            let turns = &self.connection.shared.turns;
+            let endpoints = backend::choose(turns, &route.backends, &mut self.access.record)?;
+            let upgrade = self.prepare(request, target, &route.filters);
+            Step::Forward { endpoints, upgrade }
         };
-        headers::change(response.headers_mut(), &route.filters.response_headers);
-        Ok(response)
+        Ok(Way { step, response_headers: route.filters.response_headers.clone() })
     }
 
     /// Under TLS, a host of another listener of the port is for another connection: it may have another certificate,
@@ -109,44 +143,42 @@ impl Exchange<'_> {
         Ok(answer)
     }
 
+    /// Makes the request ready for the backend; says whether it still asks for an upgrade.
+    fn prepare<B>(&self, request: &mut Request<B>, target: &Target, filters: &HttpFilters) -> bool {
+        let version = mem::replace(request.version_mut(), Version::HTTP_11);
+        let headers = request.headers_mut();
+        // What the client says about its connection goes first, so that it cannot remove what is said here.
+        let upgrade = headers::remove_hop_by_hop(headers);
+        let upgrade = upgrade.filter(|to| version == Version::HTTP_11 && !headers::is_http_or_tls(to));
+        headers::join_cookies(headers);
+        headers::set_forwarded(headers, target, self.access.record.peer.ip(), self.scheme());
+        headers::change(headers, &filters.request_headers);
+        let asks = upgrade.is_some();
+        if let Some(protocol) = upgrade {
+            headers::set_upgrade(headers, protocol);
+        }
+        asks
+    }
+
     async fn forward(
         &mut self,
         mut request: Request<Incoming>,
-        target: &Target,
-        route: &HttpRoute,
+        endpoints: &[SocketAddr],
+        upgrade: bool,
     ) -> Result<Response<Answer>, Outcome> {
-        let endpoints = backend::choose(&self.connection.shared.turns, &route.backends, &mut self.access.record)?;
         let client = hyper::upgrade::on(&mut request);
-        let (mut parts, body) = request.into_parts();
-        let asked = self.prepare(&mut parts, target, &route.filters);
+        let (parts, body) = request.into_parts();
         let upload = Upload::new(body);
-        let mut response = self.send(&parts, &upload, &endpoints).await?;
+        let mut response = self.send(&parts, &upload, endpoints).await?;
         *response.version_mut() = Version::default();
         let agreed = headers::remove_hop_by_hop(response.headers_mut());
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response.map(|body| Answer::Backend(body, upload)));
         }
-        let (Some(_), Some(protocol)) = (asked, agreed) else {
-            return Err(Outcome::BackendFailed);
-        };
+        let protocol = agreed.filter(|_| upgrade).ok_or(Outcome::BackendFailed)?;
         headers::set_upgrade(response.headers_mut(), protocol);
         let backend = hyper::upgrade::on(&mut response);
         Ok(response.map(|_| Answer::Tunnel { client, backend }))
-    }
-
-    /// Makes the head ready for the backend; returns the protocol if an upgrade is asked for.
-    fn prepare(&self, parts: &mut Parts, target: &Target, filters: &HttpFilters) -> Option<HeaderValue> {
-        // What the client says about its connection goes first, so that it cannot remove what is said here.
-        let upgrade = headers::remove_hop_by_hop(&mut parts.headers);
-        let upgrade = upgrade.filter(|to| parts.version == Version::HTTP_11 && !headers::is_http_or_tls(to));
-        parts.version = Version::HTTP_11;
-        headers::join_cookies(&mut parts.headers);
-        headers::set_forwarded(&mut parts.headers, target, self.access.record.peer.ip(), self.scheme());
-        headers::change(&mut parts.headers, &filters.request_headers);
-        if let Some(protocol) = &upgrade {
-            headers::set_upgrade(&mut parts.headers, protocol.clone());
-        }
-        upgrade
     }
 
     /// The answer of the first endpoint that accepts a connection.

@@ -187,6 +187,21 @@ async fn a_connection_serves_request_after_request_by_the_table_of_the_moment() 
     next("new").await;
 }
 
+/// Long polls are many and long: they must not keep every table that there has been in memory.
+#[tokio::test]
+async fn a_waiting_request_keeps_no_table_alive() {
+    let (backend, mut connections) = by_hand().await;
+    let port = || http_port([("*", http_routes([("/", to(&[backend]))]))]);
+    let (mut bed, address) = Bed::serving(port()).await;
+    let old_table = bed.table.clone();
+    let polling = tokio::spawn(ask(address, request(HOST, "/")));
+    let mut backend = soon(connections.recv()).await.unwrap();
+    bed.serve(port()).await;
+    assert!(old_table.upgrade().is_none());
+    backend.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnews").await.unwrap();
+    assert_eq!(soon(polling).await.unwrap().body, "news");
+}
+
 /// Bodies are streamed: the backend hears the first part before the client has said the second, and the other way round.
 #[tokio::test]
 async fn bodies_are_passed_on_as_they_come() {
