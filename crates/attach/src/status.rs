@@ -228,3 +228,14 @@ fn changed<S: PartialEq>(metadata: &ObjectMeta, present: Option<&S>, status: S) 
 fn conditions_of<'a, E>(entry: Option<&'a E>, conditions: impl FnOnce(&'a E) -> &'a Vec<Condition>) -> &'a [Condition] {
     entry.map(conditions).map_or(&[], Vec::as_slice)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::SUPPORTED_FEATURES;
+
+    /// "It MUST be sorted in ascending alphabetical order by the Name key."
+    #[test]
+    fn features_are_in_alphabetical_order() {
+        assert!(SUPPORTED_FEATURES.is_sorted());
+    }
+}

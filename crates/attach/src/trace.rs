@@ -8,6 +8,7 @@ use portreeve_names::Hostname;
 use portreeve_table::Table;
 
 use crate::decisions::{Decisions, decide};
+use crate::index::{GATEWAY_GROUP, Referent, Referrer, name_of};
 use crate::owners::{Owner, OwnerKind};
 use crate::{Objects, Settings, serve};
 
@@ -88,6 +89,19 @@ pub fn trace(objects: &Objects, settings: &Settings, question: &Question) -> Tra
     Trace { hops: walk.hops() }
 }
 
+/// The narrowest grant that permits a reference, ready to be pasted.
+fn create_grant(name: &str, from: Referrer<'_>, to: Referent<'_>) -> String {
+    format!(
+        "create this:\n\
+         apiVersion: {GATEWAY_GROUP}/v1\n\
+         kind: ReferenceGrant\n\
+         metadata:\n  name: {name}\n  namespace: {}\n\
+         spec:\n  from:\n    - group: {GATEWAY_GROUP}\n      kind: {}\n      namespace: {}\n  \
+         to:\n    - group: \"\"\n      kind: {}\n      name: {}\n",
+        to.namespace, from.kind, from.namespace, to.kind, to.name
+    )
+}
+
 /// What every step of the way looks at.
 struct Walk<'w> {
     objects: &'w Objects,
@@ -151,7 +165,7 @@ impl<'w> Walk<'w> {
         let asked = self.question.gateway.as_deref();
         let subject = asked.map_or_else(|| "Gateway".to_owned(), |asked| format!("Gateway/{asked}"));
         let exists = self.objects.gateways.iter().any(|gateway| {
-            let (namespace, name) = crate::index::name_of(&gateway.metadata);
+            let (namespace, name) = name_of(&gateway.metadata);
             asked.is_none_or(|asked| asked == format!("{namespace}/{name}"))
         });
         if exists {

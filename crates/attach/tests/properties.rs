@@ -95,8 +95,9 @@ fn is_accepted(verdict: &[String]) -> bool {
 /// The place of each object in order of precedence, and its listeners.
 fn by_precedence<'c>(gateway: &'c [Listener], sets: &'c [Set]) -> Vec<(String, &'c [Listener])> {
     let mut order: Vec<_> = sets.iter().enumerate().collect();
-    order
-        .sort_by_key(|(place, (created, namespace, _))| (created.is_none(), *created, *namespace, format!("set-{place}")));
+    order.sort_by_key(|(place, (created, namespace, _))| {
+        (created.is_none(), *created, *namespace, format!("set-{place}"))
+    });
     let sets = order.into_iter().map(|(place, (_, _, listeners))| (format!("set-{place}"), listeners.as_slice()));
     std::iter::once(("gw".to_owned(), gateway)).chain(sets).collect()
 }

@@ -1,6 +1,6 @@
-use super::Hop;
+use super::{Hop, create_grant};
 use crate::backends::{Backend, BackendProblem};
-use crate::index::{GATEWAY_GROUP, name_of};
+use crate::index::{Referent, Referrer, name_of};
 use crate::routes::{Route, Rule};
 
 /// From a rule to the endpoints of each backend that gets traffic.
@@ -29,25 +29,12 @@ fn grant(route: &Route<'_>, backend: &Backend<'_>) -> Hop {
     match &backend.endpoints {
         Err(BackendProblem::NotPermitted(_)) => {
             let finding = format!("none lets a {kind} of namespace '{from}' use {service}");
-            Hop::bad("ReferenceGrant", subject, finding, format!("create this:\n{}", grant_yaml(route, backend)))
+            let from = Referrer { kind, namespace: from };
+            let to = Referent { kind: "Service", namespace: backend.namespace, name: backend.name };
+            Hop::bad("ReferenceGrant", subject, finding, create_grant(name_of(route.metadata).1, from, to))
         }
         _ => Hop::good("ReferenceGrant", subject, format!("lets a {kind} of namespace '{from}' use {service}")),
     }
-}
-
-/// The narrowest grant that permits it.
-fn grant_yaml(route: &Route<'_>, backend: &Backend<'_>) -> String {
-    let (from, route_name) = name_of(route.metadata);
-    format!(
-        "apiVersion: {GATEWAY_GROUP}/v1\n\
-         kind: ReferenceGrant\n\
-         metadata:\n  name: {route_name}\n  namespace: {}\n\
-         spec:\n  from:\n    - group: {GATEWAY_GROUP}\n      kind: {}\n      namespace: {from}\n  \
-         to:\n    - group: \"\"\n      kind: Service\n      name: {}\n",
-        backend.namespace,
-        route.kind.as_str(),
-        backend.name
-    )
 }
 
 fn service(backend: &Backend<'_>) -> Hop {

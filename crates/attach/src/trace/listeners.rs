@@ -3,7 +3,9 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use portreeve_table::{HttpListener, ListenerId, Port, PortKey, TlsListener};
 
-use super::{Hop, Walk};
+use super::{Hop, Walk, create_grant};
+use crate::certificates::CertificateProblem;
+use crate::index::{Referent, Referrer};
 use crate::listener::Listener;
 use crate::owners::{Owner, OwnerObject};
 use crate::routes::few;
@@ -47,12 +49,22 @@ impl<'w> Walk<'w> {
         };
         let listener = self.by_id(id).ok_or_else(|| self.no_listener(gateway))?;
         if let Some(hindrance) = listener.hindrance() {
-            let fix = "change that; until then connections for its names are refused";
-            return Err(Hop::bad("Listener", id.to_string(), hindrance, fix));
+            return Err(Hop::bad("Listener", id.to_string(), hindrance, self.advice(listener)));
         }
         match self.not_programmed(listener) {
             Some(hop) => Err(hop),
             None => Ok((self.taken(gateway, listener), Found { listener, service })),
+        }
+    }
+
+    fn advice(&self, listener: &Listener<'_>) -> String {
+        let owner_name = self.decisions.owners[listener.owner].name().1;
+        match &listener.certificate_problem {
+            Some(CertificateProblem::NotPermitted { namespace, from_kind, from, secret }) => {
+                let from = Referrer { kind: from_kind, namespace: from };
+                create_grant(owner_name, from, Referent { kind: "Secret", namespace, name: secret })
+            }
+            _ => "change that; until then connections for its names are refused".to_owned(),
         }
     }
 

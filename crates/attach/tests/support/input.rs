@@ -57,6 +57,9 @@ struct CertificateDocument {
     /// The year in which it expires.
     #[serde(default = "far_future")]
     expires: i32,
+    /// Whether the key is that of another certificate.
+    #[serde(default)]
+    mismatched: bool,
 }
 
 fn far_future() -> i32 {
@@ -165,6 +168,7 @@ fn secret(document: &CertificateDocument) -> Value {
     params.not_after = rcgen::date_time_ymd(document.expires, 1, 1);
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = params.self_signed(&key).unwrap();
+    let key = if document.mismatched { rcgen::KeyPair::generate().unwrap() } else { key };
     json!({
         "apiVersion": "v1",
         "kind": "Secret",
