@@ -7,3 +7,4 @@ pub mod authority;
 pub mod kinds;
 pub mod manifest;
 pub mod state;
+pub mod world;

@@ -1,0 +1,297 @@
+//! Every object that there is: what people wrote, what the plan has applied to it, and the statuses.
+//!
+//! This is what an API server would hold, in memory: nothing here decides.
+
+mod assumed;
+mod certificates;
+mod converge;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub use assumed::{BackendEndpoint, LOCAL_ISSUER, NoBackendEndpoint, assume, default_gateways};
+pub use converge::{Converged, Environment, Unsettled, converge};
+use portreeve_plan::{Apply, ObjectRef, merge};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::kinds::{Kind, ParseFault, Typed, split_api_version};
+
+/// The claims that were granted, by owner (`Kind/namespace/name`), as `status.claims` has them.
+///
+/// This is the record by which an incumbent keeps its name over a restart.
+pub type Claims = BTreeMap<String, Value>;
+
+/// Every object that there is.
+#[derive(Debug, Default)]
+pub struct World {
+    entries: BTreeMap<ObjectRef, Entry>,
+    claims: Claims,
+}
+
+/// One object.
+#[derive(Debug)]
+struct Entry {
+    /// As its author wrote it; absent for what the plan made.
+    written: Option<(Author, Arc<Value>)>,
+    /// What the plan has applied last.
+    applied: Option<Value>,
+    status: Option<Value>,
+    generation: i64,
+    /// All of the above, as an API server would show it.
+    shown: Value,
+    /// `shown`, parsed; absent for kinds that are only written.
+    typed: Option<Typed>,
+}
+
+/// Who writes whole objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Author {
+    /// Manifests, and what stands in for manifests that nobody has to write.
+    People,
+    /// The Secrets of Certificates. People's Secrets go before these.
+    Authority,
+}
+
+/// An object that is not what its kind says, so that an API server would refuse it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{object} cannot be stored, {field}: {message}")]
+pub struct Refused {
+    /// Which object.
+    pub object: String,
+    /// Which field.
+    pub field: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl World {
+    /// Nothing but the record of who was granted what.
+    pub fn new(claims: Claims) -> Self {
+        Self { entries: BTreeMap::new(), claims }
+    }
+
+    /// Makes the objects that people wrote exactly these.
+    ///
+    /// `is_complete` says whether an object that is absent is known to be gone: if not, what it was granted stays on
+    /// record, so that a file that cannot be read costs nobody a name.
+    pub fn rewrite(&mut self, objects: BTreeMap<ObjectRef, Arc<Value>>, is_complete: bool) -> Vec<Refused> {
+        let changes = self.replace(Author::People, objects);
+        if is_complete {
+            let owners: BTreeSet<_> = self.entries.keys().map(ToString::to_string).collect();
+            self.claims.retain(|owner, _| owners.contains(owner));
+        }
+        changes.into_iter().filter_map(Result::err).collect()
+    }
+
+    /// Makes the objects of one author exactly these; yields an item for each that changed.
+    fn replace(&mut self, author: Author, mut objects: BTreeMap<ObjectRef, Arc<Value>>) -> Vec<Result<(), Refused>> {
+        let before = self.entries.len();
+        self.entries.retain(|object, entry| entry.author() != Some(author) || objects.contains_key(object));
+        let removed = before - self.entries.len();
+        objects.retain(|object, value| match self.entries.get(object).and_then(|entry| entry.written.as_ref()) {
+            Some((Author::People, _)) if author != Author::People => false,
+            Some((other, old)) => *other != author || old != value,
+            None => true,
+        });
+        let changed = objects.into_iter().map(|(object, value)| {
+            let remembered = self.claims.get(&object.to_string()).map(|claims| json!({ "claims": claims }));
+            let entry = self.entries.entry(object.clone()).or_insert_with(|| Entry::new(remembered));
+            entry.written = Some((author, value));
+            entry.show(&object)
+        });
+        changed.chain(std::iter::repeat_with(|| Ok(())).take(removed)).collect()
+    }
+
+    /// What server-side apply does; returns whether that changed anything.
+    pub fn apply(&mut self, apply: &Apply) -> Result<bool, Refused> {
+        let entry = self.entries.entry(apply.object.clone()).or_insert_with(|| Entry::new(None));
+        if entry.applied.as_ref() == Some(&apply.body) {
+            return Ok(false);
+        }
+        entry.applied = Some(apply.body.clone());
+        entry.show(&apply.object)?;
+        Ok(true)
+    }
+
+    /// Removes an object, or from one that people wrote what was applied to it; returns whether there was anything.
+    pub fn delete(&mut self, object: &ObjectRef) -> Result<bool, Refused> {
+        let Some(entry) = self.entries.get_mut(object) else { return Ok(false) };
+        if entry.written.is_none() {
+            self.entries.remove(object);
+            return Ok(true);
+        }
+        let was_applied = entry.applied.take().is_some();
+        entry.show(object)?;
+        Ok(was_applied)
+    }
+
+    /// Replaces a status; returns whether it differed. A status of an object that is gone is dropped.
+    pub fn set_status(&mut self, object: &ObjectRef, status: Value) -> Result<bool, Refused> {
+        let Some(entry) = self.entries.get_mut(object) else { return Ok(false) };
+        if entry.status.as_ref() == Some(&status) {
+            return Ok(false);
+        }
+        if matches!(object.kind.as_str(), "NebariApp" | "Tenant") {
+            match status.get("claims").filter(|claims| **claims != json!([])) {
+                Some(claims) => self.claims.insert(object.to_string(), claims.clone()),
+                None => self.claims.remove(&object.to_string()),
+            };
+        }
+        entry.status = Some(status);
+        entry.show(object)?;
+        Ok(true)
+    }
+
+    /// Who was granted what; write it down before it is served.
+    pub fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// An object as an API server would show it.
+    pub fn get(&self, object: &ObjectRef) -> Option<&Value> {
+        self.entries.get(object).map(|entry| &entry.shown)
+    }
+
+    /// Whether people wrote this object, as opposed to Portreeve.
+    pub fn is_written(&self, object: &ObjectRef) -> bool {
+        self.entries.get(object).is_some_and(|entry| entry.author() == Some(Author::People))
+    }
+
+    /// Every object, in order.
+    pub fn objects(&self) -> impl Iterator<Item = (&ObjectRef, &Value)> {
+        self.entries.iter().map(|(object, entry)| (object, &entry.shown))
+    }
+
+    /// The objects to which the plan has applied something, with what it applied.
+    pub fn applied(&self) -> impl Iterator<Item = (&ObjectRef, &Value)> {
+        self.entries.iter().filter_map(|(object, entry)| Some((object, entry.applied.as_ref()?)))
+    }
+
+    /// Every object of a kind that is read.
+    pub fn typed(&self) -> impl Iterator<Item = &Typed> {
+        self.entries.values().filter_map(|entry| entry.typed.as_ref())
+    }
+
+    /// What decides what a gateway serves.
+    pub fn attach_objects(&self) -> portreeve_attach::Objects {
+        let mut objects = portreeve_attach::Objects::default();
+        for typed in self.typed() {
+            match typed {
+                Typed::Namespace(object) => objects.namespaces.push(object.clone()),
+                Typed::Service(object) => objects.services.push(object.clone()),
+                Typed::EndpointSlice(object) => objects.endpoint_slices.push(object.clone()),
+                Typed::Secret(object) => objects.secrets.push(object.clone()),
+                Typed::GatewayClass(object) => objects.gateway_classes.push(object.clone()),
+                Typed::Gateway(object) => objects.gateways.push(object.clone()),
+                Typed::ListenerSet(object) => objects.listener_sets.push(object.clone()),
+                Typed::HttpRoute(object) => objects.http_routes.push(object.clone()),
+                Typed::TlsRoute(object) => objects.tls_routes.push(object.clone()),
+                Typed::ReferenceGrant(object) => objects.reference_grants.push(object.clone()),
+                Typed::NebariApp(_) | Typed::Tenant(_) | Typed::Certificate(_) | Typed::SecurityPolicy(_) => {}
+            }
+        }
+        objects
+    }
+
+    /// What a plan may depend on.
+    pub fn plan_world(&self, now: jiff::Timestamp, config: &portreeve_plan::Config) -> portreeve_plan::World {
+        let mut world = portreeve_plan::World { now, config: config.clone(), ..portreeve_plan::World::default() };
+        for typed in self.typed() {
+            match typed {
+                Typed::NebariApp(object) => world.apps.push(object.clone()),
+                Typed::Tenant(object) => world.tenants.push(object.clone()),
+                Typed::Namespace(object) => world.namespaces.push(object.clone()),
+                Typed::Service(object) => world.services.push(object.clone()),
+                Typed::EndpointSlice(object) => world.endpoint_slices.push(object.clone()),
+                Typed::Secret(object) => world.secrets.push(object.clone()),
+                Typed::GatewayClass(object) => world.gateway_classes.push(object.clone()),
+                Typed::Gateway(object) => world.gateways.push(object.clone()),
+                Typed::ListenerSet(object) => world.listener_sets.push(object.clone()),
+                Typed::HttpRoute(object) => world.http_routes.push(object.clone()),
+                Typed::TlsRoute(object) => world.tls_routes.push(object.clone()),
+                Typed::ReferenceGrant(object) => world.reference_grants.push(object.clone()),
+                Typed::Certificate(object) => world.certificates.push(object.clone()),
+                Typed::SecurityPolicy(object) => world.security_policies.push(object.clone()),
+            }
+        }
+        world
+    }
+}
+
+impl Entry {
+    fn new(status: Option<Value>) -> Self {
+        Self { written: None, applied: None, status, generation: 0, shown: Value::Null, typed: None }
+    }
+
+    fn author(&self) -> Option<Author> {
+        self.written.as_ref().map(|(author, _)| *author)
+    }
+
+    /// Puts `shown` and `typed` in line with the rest.
+    fn show(&mut self, object: &ObjectRef) -> Result<(), Refused> {
+        let written = self.written.as_ref().map(|(_, value)| &**value);
+        let mut shown = match (written, &self.applied) {
+            (written, Some(applied)) => merge::apply(written, applied),
+            (Some(written), None) => written.clone(),
+            (None, None) => Value::Null,
+        };
+        if without_bookkeeping(&shown) != without_bookkeeping(&self.shown) {
+            self.generation += 1;
+        }
+        self.keep_books(object, &mut shown);
+        self.typed = parse(object, &shown).map_err(|fault| Refused {
+            object: object.to_string(),
+            field: fault.path.to_string(),
+            message: fault.message,
+        })?;
+        self.shown = shown;
+        Ok(())
+    }
+
+    /// What an API server adds to an object.
+    fn keep_books(&self, object: &ObjectRef, shown: &mut Value) {
+        let metadata = &mut shown["metadata"];
+        metadata["generation"] = self.generation.into();
+        if metadata["uid"].is_null() {
+            metadata["uid"] = stable_uid(object).into();
+        }
+        if object.kind == "Namespace" {
+            metadata["labels"][portreeve_api::names::labels::NAMESPACE_NAME] = object.name.as_str().into();
+        }
+        if let Some(applied) = &self.applied {
+            metadata["managedFields"] = json!([merge::managed_fields(applied)]);
+        }
+        if let Some(status) = &self.status {
+            shown["status"] = status.clone();
+        }
+    }
+}
+
+/// What `metadata.generation` counts the changes of.
+fn without_bookkeeping(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Value::Object(fields) = &mut object {
+        fields.remove("metadata");
+        fields.remove("status");
+    }
+    object
+}
+
+fn parse(object: &ObjectRef, shown: &Value) -> Result<Option<Typed>, ParseFault> {
+    let (group, _) = split_api_version(&object.api_version);
+    Kind::find(group, &object.kind).map(|kind| kind.parse(shown.clone())).transpose()
+}
+
+/// The same object has the same uid after a restart, so that what it owns stays its own.
+fn stable_uid(object: &ObjectRef) -> String {
+    let (group, _) = split_api_version(&object.api_version);
+    let namespace = object.namespace.as_deref().unwrap_or_default();
+    let hash = Sha256::digest(format!("{group}\n{}\n{namespace}\n{}", object.kind, object.name));
+    let hex: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
