@@ -6,5 +6,6 @@ mod admission;
 pub mod authority;
 pub mod kinds;
 pub mod manifest;
+pub mod sockets;
 pub mod state;
 pub mod world;
