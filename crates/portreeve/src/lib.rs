@@ -4,8 +4,16 @@
 
 mod admission;
 pub mod authority;
+mod clock;
+pub mod exit;
+pub mod input;
 pub mod kinds;
 pub mod manifest;
+pub mod offline;
+pub mod records;
+pub mod report;
 pub mod sockets;
 pub mod state;
 pub mod world;
+
+pub use clock::now;

@@ -106,13 +106,7 @@ impl StateDirectory {
 
     /// What was last written as `name`, or `None` if nothing was.
     pub fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StateError> {
-        let path = self.path.join(name);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(StateError::Read { path, source }),
-        };
-        serde_json::from_slice(&text).map(Some).map_err(|source| StateError::Damaged { path, source })
+        peek(&self.path, name)
     }
 
     /// Writes `value` as `name` in JSON; see [`StateDirectory::write_bytes`].
@@ -128,6 +122,19 @@ impl StateDirectory {
         let temporary = self.path.join(format!(".{name}.new"));
         replace(&self.path, &temporary, &path, secrecy, bytes).map_err(|source| StateError::Write { path, source })
     }
+}
+
+/// What was last written as `name` in a state directory, whoever uses it now, or `None` if nothing was.
+///
+/// Needs no lock: files are replaced whole.
+pub fn peek<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<Option<T>, StateError> {
+    let path = directory.join(name);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(StateError::Read { path, source }),
+    };
+    serde_json::from_slice(&text).map(Some).map_err(|source| StateError::Damaged { path, source })
 }
 
 /// Where the state of a directory of manifests lies when nobody says otherwise.
