@@ -2,9 +2,13 @@
 //!
 //! Room rule: flags, wiring and I/O. What a test would want to decide lives in `plan`, `attach` and `table`.
 
+pub mod access_log;
 mod admission;
 pub mod authority;
+pub mod changes;
+pub mod cli;
 mod clock;
+pub mod commands;
 pub mod exit;
 pub mod input;
 pub mod kinds;
@@ -13,7 +17,9 @@ pub mod offline;
 pub mod records;
 pub mod report;
 pub mod sockets;
+pub mod standalone;
 pub mod state;
+pub mod text;
 pub mod world;
 
 pub use clock::now;

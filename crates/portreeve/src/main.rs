@@ -1,2 +1,42 @@
-//! See ARCHITECTURE.md.
-fn main() {}
+//! The `portreeve` binary: see `portreeve --help`.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use portreeve::cli::{Command, RawArgs};
+use portreeve::commands::{exit_of, plan, trace, up};
+use portreeve::exit::Exit;
+use tokio::runtime::Runtime;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let arguments = RawArgs::parse();
+    // Libraries speak up on standard error; RUST_LOG says how much.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match run(arguments.command) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            exit_of(&error).into()
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<Exit> {
+    // The one provider of cryptography of the process.
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider.install_default().map_err(|_| anyhow::anyhow!("a provider of cryptography is installed already"))?;
+    match command {
+        Command::Up(arguments) => {
+            let runtime = Runtime::new().context("failed to start the threads of the gateway")?;
+            let exit = runtime.block_on(up::run(arguments));
+            // What a second signal has cut short is not waited for.
+            runtime.shutdown_background();
+            exit
+        }
+        Command::Plan(arguments) => plan::run(arguments),
+        Command::Trace(arguments) => trace::run(arguments),
+    }
+}

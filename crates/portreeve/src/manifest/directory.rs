@@ -28,7 +28,7 @@ pub struct Directory {
 }
 
 /// What the directory says now.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     /// The objects to serve; no object is there twice.
     pub manifests: Vec<Manifest>,

@@ -39,7 +39,7 @@ struct Entry {
     status: Option<Value>,
     generation: i64,
     /// All of the above, as an API server would show it.
-    shown: Value,
+    shown: Arc<Value>,
     /// `shown`, parsed; absent for kinds that are only written.
     typed: Option<Typed>,
 }
@@ -149,7 +149,7 @@ impl World {
     }
 
     /// An object as an API server would show it.
-    pub fn get(&self, object: &ObjectRef) -> Option<&Value> {
+    pub fn get(&self, object: &ObjectRef) -> Option<&Arc<Value>> {
         self.entries.get(object).map(|entry| &entry.shown)
     }
 
@@ -159,7 +159,7 @@ impl World {
     }
 
     /// Every object, in order.
-    pub fn objects(&self) -> impl Iterator<Item = (&ObjectRef, &Value)> {
+    pub fn objects(&self) -> impl Iterator<Item = (&ObjectRef, &Arc<Value>)> {
         self.entries.iter().map(|(object, entry)| (object, &entry.shown))
     }
 
@@ -221,7 +221,7 @@ impl World {
 
 impl Entry {
     fn new(status: Option<Value>) -> Self {
-        Self { written: None, applied: None, status, generation: 0, shown: Value::Null, typed: None }
+        Self { written: None, applied: None, status, generation: 0, shown: Arc::default(), typed: None }
     }
 
     fn author(&self) -> Option<Author> {
@@ -245,7 +245,7 @@ impl Entry {
             field: fault.path.to_string(),
             message: fault.message,
         })?;
-        self.shown = shown;
+        self.shown = Arc::new(shown);
         Ok(())
     }
 

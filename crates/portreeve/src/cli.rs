@@ -1,0 +1,366 @@
+//! The command line: what it says, and what that means.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use portreeve_attach::{Classes, Settings};
+use portreeve_names::HostPattern;
+use portreeve_plan::{Config, TenantApi, TenantApps, Zone};
+
+use crate::exit;
+use crate::input::{CONTROLLER_NAME, Input};
+use crate::sockets::{AddressPool, Listen, PortMap, Rules, may_bind};
+use crate::state::{StateError, default_path};
+use crate::world::{BackendEndpoint, LOCAL_ISSUER};
+
+/// Portreeve keeps the gates of a platform: who may open a listener where, and where each connection goes
+///
+/// A directory of NebariApp, Tenant and Gateway API manifests goes in; TLS and HTTP clients reach the right backends.
+#[derive(Debug, Parser)]
+#[command(name = "portreeve", version, after_help = exit::HELP)]
+pub struct RawArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve a directory of manifests, and follow its changes
+    #[command(after_help = UP_EXAMPLES)]
+    Up(UpArgs),
+    /// Print the objects and statuses that serving a directory would write
+    #[command(after_help = PLAN_EXAMPLES)]
+    Plan(PlanArgs),
+    /// Say where a connection or request goes, and if nowhere, why and what to change
+    #[command(after_help = TRACE_EXAMPLES)]
+    Trace(TraceArgs),
+}
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  portreeve up ./manifests
+  portreeve up ./manifests --default-gateways --backend team/hub:80=127.0.0.1:3000
+  portreeve up ./manifests --listen envoy-gateway-system/nebari-gateway:443=0.0.0.0:8443
+
+The first Gateway listens on 127.0.0.1, each further one on the next address of --address-pool. Clients should trust
+the local CA, ca.crt in the state directory. Stop with Ctrl-C: open connections may then end until --drain is over.";
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  portreeve plan ./manifests
+  portreeve plan ./manifests -o yaml
+
+The plan is what would be written once every socket is bound. Nothing is bound, and no state is written; names that an
+earlier `up` of the same directory has granted stay granted. Exit code 1 says that something is refused or not ready.";
+
+const TRACE_EXAMPLES: &str = "\
+Examples:
+  portreeve trace ./manifests https://hub.example.com/lab
+  portreeve trace ./manifests --port 8786 --sni daskgateway-team.0123abcd
+  portreeve trace ./manifests --port 443 --sni a.example.com --gateway envoy-gateway-system/nebari-gateway";
+
+/// Arguments of `up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// What to serve.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// How to print what happens
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// How many seconds open connections may go on after the first SIGINT or SIGTERM
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub drain: u64,
+}
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// What to plan for.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+}
+
+/// Arguments of `trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// What to look at.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// What is asked for, as http://HOST[:PORT][/PATH] or https://…
+    #[arg(conflicts_with_all = ["port", "sni"], required_unless_present = "port")]
+    pub url: Option<String>,
+    /// The port that is connected to: one that listeners name, or the one that it is served on
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// The server name in the ClientHello; without it the client names none
+    #[arg(long, requires = "port", value_name = "NAME")]
+    pub sni: Option<String>,
+    /// Only this Gateway
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub gateway: Option<String>,
+    /// The method of the request
+    #[arg(long, default_value = "GET")]
+    pub method: String,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+}
+
+/// How to print a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people
+    Table,
+    /// As manifests
+    Yaml,
+    /// For scripts
+    Json,
+}
+
+/// How to print what happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object on each line
+    Json,
+}
+
+/// What every command needs.
+#[derive(Debug, Args)]
+pub struct InputArgs {
+    /// Directory of manifests (*.yaml, *.yml, *.json, at any depth), or a single file
+    #[arg(value_name = "DIR")]
+    pub manifests: PathBuf,
+    /// Where state is kept [default: $XDG_STATE_HOME/portreeve/…, else ~/.local/state/portreeve/…]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Serve only Gateways of this class; may be given more than once
+    #[arg(long, value_name = "CLASS")]
+    pub class: Vec<String>,
+    /// Make the Gateways that apps and tenants name, where no manifest has them
+    #[arg(long)]
+    pub default_gateways: bool,
+    /// Where a Service is reached, in place of its EndpointSlices; may be given more than once
+    #[arg(long, value_name = "NAMESPACE/SERVICE[:PORT]=ADDR:PORT")]
+    pub backend: Vec<BackendEndpoint>,
+    /// Sockets.
+    #[command(flatten)]
+    pub sockets: SocketArgs,
+    /// The platform.
+    #[command(flatten)]
+    pub platform: PlatformArgs,
+}
+
+/// Which sockets serve which ports.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sockets")]
+pub struct SocketArgs {
+    /// Where Gateways after the first listen
+    #[arg(long, value_name = "CIDR", default_value = "127.0.0.0/24")]
+    pub address_pool: AddressPool,
+    /// Where one port of one Gateway listens (port 0: any free one); may be given more than once
+    #[arg(long, value_name = "NAMESPACE/GATEWAY:PORT=ADDR:PORT")]
+    pub listen: Vec<Listen>,
+    /// Which port stands for another (0: any free one) [default: ports below 1024 plus 8000, where they may not be bound]
+    #[arg(long, value_name = "PORT=PORT")]
+    pub map: Vec<PortMap>,
+}
+
+/// What the platform has configured; the variables are those of the operators that Portreeve replaces.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Platform")]
+pub struct PlatformArgs {
+    /// Issuer of apps' certificates, for which the local CA stands; empty: apps share the Gateway's HTTPS listener
+    #[arg(long, value_name = "NAME", env = "TLS_CLUSTER_ISSUER_NAME", default_value = LOCAL_ISSUER)]
+    pub cluster_issuer: String,
+    /// Names that only some namespaces may claim (none: nobody may); may be given more than once
+    #[arg(long, value_name = "NAMES=[NAMESPACE,…]")]
+    pub zone: Vec<ZoneArg>,
+    /// Domain under which tenants' API servers are served; turns that path on
+    #[arg(long, value_name = "DOMAIN", env = "KUBESPACES_API_DOMAIN")]
+    pub tenant_api_domain: Option<String>,
+    /// Namespace of the tenants' API Gateway
+    #[arg(long, value_name = "NAMESPACE", env = "KUBESPACES_GATEWAY_NAMESPACE", default_value = "kubespaces-system")]
+    pub tenant_api_gateway_namespace: String,
+    /// Name of the tenants' API Gateway
+    #[arg(long, value_name = "NAME", env = "KUBESPACES_GATEWAY_NAME", default_value = "kubespaces-api")]
+    pub tenant_api_gateway_name: String,
+    /// Its passthrough listener; without it whichever takes the name
+    #[arg(long, value_name = "SECTION", env = "KUBESPACES_GATEWAY_SECTION")]
+    pub tenant_api_section: Option<String>,
+    /// Where external-dns points tenants' API names
+    #[arg(long, value_name = "TARGET", env = "KUBESPACES_EXTERNAL_DNS_TARGET")]
+    pub external_dns_target: Option<String>,
+    /// Domain under which tenants' apps are served; turns that path on
+    #[arg(long, value_name = "DOMAIN", env = "KUBESPACES_APPS_DOMAIN")]
+    pub tenant_apps_domain: Option<String>,
+    /// Namespace of the tenants' apps Gateway
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "KUBESPACES_APPS_GATEWAY_NAMESPACE",
+        default_value = "kubespaces-system"
+    )]
+    pub tenant_apps_gateway_namespace: String,
+    /// Name of the tenants' apps Gateway
+    #[arg(long, value_name = "NAME", env = "KUBESPACES_APPS_GATEWAY_NAME", default_value = "kubespaces-apps")]
+    pub tenant_apps_gateway_name: String,
+    /// Issuer of tenants' wildcard certificates, for which the local CA stands
+    #[arg(long, value_name = "NAME", env = "KUBESPACES_APPS_CLUSTER_ISSUER", default_value = LOCAL_ISSUER)]
+    pub tenant_apps_cluster_issuer: String,
+}
+
+/// `--zone`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneArg(pub Zone);
+
+/// Text that is no zone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not NAMES=NAMESPACE,NAMESPACE, such as *.team.example.com=team or keycloak.example.com=")]
+pub struct NoZone;
+
+impl InputArgs {
+    /// What the arguments mean; `variable` reads the environment.
+    pub fn into_input(self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Input, StateError> {
+        let state = match self.state_dir {
+            Some(path) => path,
+            None => default_path(&self.manifests, variable)?,
+        };
+        let classes = match self.class {
+            classes if classes.is_empty() => Classes::Every,
+            classes => Classes::Named(BTreeSet::from_iter(classes)),
+        };
+        let SocketArgs { address_pool, listen, map } = self.sockets;
+        Ok(Input {
+            manifests: self.manifests,
+            state,
+            config: self.platform.into_config(),
+            settings: Settings { controller_name: CONTROLLER_NAME.to_owned(), classes },
+            backends: self.backend,
+            default_gateways: self.default_gateways,
+            rules: Rules { pool: address_pool, listens: listen, maps: map, may_bind },
+        })
+    }
+}
+
+impl UpArgs {
+    /// How long open connections may go on after the first signal.
+    pub fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain)
+    }
+}
+
+impl PlatformArgs {
+    fn into_config(self) -> Config {
+        let tenant_api = given(self.tenant_api_domain).map(|domain| TenantApi {
+            gateway_namespace: self.tenant_api_gateway_namespace,
+            gateway_name: self.tenant_api_gateway_name,
+            section: given(self.tenant_api_section),
+            domain,
+            external_dns_target: given(self.external_dns_target),
+        });
+        let tenant_apps = given(self.tenant_apps_domain).map(|domain| TenantApps {
+            gateway_namespace: self.tenant_apps_gateway_namespace,
+            gateway_name: self.tenant_apps_gateway_name,
+            domain,
+            cluster_issuer: self.tenant_apps_cluster_issuer,
+        });
+        let zones = self.zone.into_iter().map(|ZoneArg(zone)| zone).collect();
+        Config { cluster_issuer: given(Some(self.cluster_issuer)), zones, tenant_api, tenant_apps }
+    }
+}
+
+/// A variable that is set to nothing says that there is nothing, as for the operators that Portreeve replaces.
+fn given(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}
+
+impl FromStr for ZoneArg {
+    type Err = NoZone;
+
+    fn from_str(text: &str) -> Result<Self, NoZone> {
+        let (names, namespaces) = text.split_once('=').ok_or(NoZone)?;
+        let names = HostPattern::parse(names).map_err(|_| NoZone)?;
+        let namespaces = namespaces.split(',').filter(|namespace| !namespace.is_empty()).map(str::to_owned).collect();
+        Ok(Self(Zone { names, namespaces }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<RawArgs, clap::Error> {
+        RawArgs::try_parse_from(["portreeve"].iter().chain(arguments))
+    }
+
+    fn input(arguments: &[&str]) -> Input {
+        match parse(&[&["plan", "dir", "--state-dir", "state"], arguments].concat()).unwrap().command {
+            Command::Plan(plan) => plan.input.into_input(|_| None).unwrap(),
+            command => panic!("{command:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed_and_every_command_has_an_example() {
+        let mut command = RawArgs::command();
+        command.clone().debug_assert();
+        for command in command.get_subcommands_mut() {
+            let name = command.get_name().to_owned();
+            let help = command.render_long_help().to_string();
+            assert!(help.contains(&format!("  portreeve {name} ")), "{help}");
+        }
+    }
+
+    #[test]
+    fn without_flags_everything_is_served_and_tenants_are_off() {
+        let input = input(&[]);
+        assert!(matches!(input.settings.classes, Classes::Every));
+        assert_eq!(input.config.cluster_issuer.as_deref(), Some(LOCAL_ISSUER));
+        assert_eq!((input.config.tenant_api, input.config.tenant_apps), (None, None));
+    }
+
+    #[test]
+    fn a_domain_turns_a_tenant_path_on_and_nothing_turns_the_issuer_off() {
+        let config =
+            input(&["--cluster-issuer=", "--tenant-api-domain=d.test", "--tenant-apps-domain=", "--class=a"]).config;
+        assert_eq!(config.cluster_issuer, None);
+        let api = config.tenant_api.unwrap();
+        assert_eq!(
+            (&*api.gateway_namespace, &*api.gateway_name, api.section),
+            ("kubespaces-system", "kubespaces-api", None)
+        );
+        assert_eq!(config.tenant_apps, None);
+    }
+
+    #[test]
+    fn zones_say_who_may_claim_which_names() {
+        let zones = input(&["--zone=*.team.test=team,lab", "--zone=keycloak.test="]).config.zones;
+        assert_eq!(zones[0].namespaces, ["team", "lab"]);
+        assert_eq!((zones[1].names.to_string().as_str(), zones[1].namespaces.len()), ("keycloak.test", 0));
+        assert!(parse(&["plan", "dir", "--zone=nothing"]).is_err());
+    }
+
+    #[test]
+    fn trace_asks_for_a_url_or_a_port() {
+        for good in [&["https://a.test"][..], &["--port=443"], &["--port=443", "--sni=a.test"]] {
+            assert!(parse(&[&["trace", "dir"], good].concat()).is_ok(), "{good:?}");
+        }
+        for bad in [&[][..], &["--sni=a.test"], &["https://a.test", "--port=443"]] {
+            assert!(parse(&[&["trace", "dir"], bad].concat()).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What each command does with what the library can.
+
+pub mod plan;
+pub mod trace;
+pub mod up;
+
+use std::io;
+
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::manifest::Finding;
+use crate::offline::OfflineError;
+use crate::report::{Row, State};
+use crate::standalone::StartError;
+use crate::text::Style;
+
+/// How a command ends that could not begin.
+pub fn exit_of(error: &anyhow::Error) -> Exit {
+    let offline = error.downcast_ref::<OfflineError>().map(|error| match error {
+        OfflineError::Manifests(_) => Exit::BadInput,
+        OfflineError::State(_) | OfflineError::Authority(_) => Exit::Unable,
+    });
+    let start = error.downcast_ref::<StartError>().map(|error| match error {
+        StartError::Manifests(_) | StartError::Sockets(_) => Exit::BadInput,
+        StartError::State(_) | StartError::Authority(_) | StartError::Thread(_) => Exit::Unable,
+        StartError::Fault => Exit::Fault,
+    });
+    let input = error.downcast_ref::<trace::BadQuestion>().map(|_| Exit::BadInput);
+    offline.or(start).or(input).unwrap_or(Exit::Unable)
+}
+
+/// The table of owners.
+pub fn status_table(rows: &[Row], style: Style) -> String {
+    let mut table = style.table(&["OWNER", "NAMES", "ADDRESS", "STATE", "REASON"]);
+    for row in rows {
+        let names: Vec<_> = row.names.iter().map(|name| name.name.clone()).collect();
+        let address = |name: &crate::report::ServedName| {
+            name.address.map_or_else(|| "-".to_owned(), |address| address.to_string())
+        };
+        let addresses: Vec<_> = row.names.iter().map(address).collect();
+        let state = format!("{} {}", style.mark(row.state == State::Ready), row.state);
+        table.add_row([row.subject(), names.join("\n"), addresses.join("\n"), state, reason(row)]);
+    }
+    table.to_string()
+}
+
+/// Why a row is as it is; when all is well one word will do.
+fn reason(row: &Row) -> String {
+    match (row.state, row.message.as_str()) {
+        (State::Ready, _) | (_, "") => row.reason.clone(),
+        (_, message) => format!("{}: {message}", row.reason),
+    }
+}
+
+/// Says on standard error what there is to say about manifests.
+fn tell(findings: &[Finding]) {
+    for finding in findings {
+        eprintln!("{finding}");
+    }
+}
+
+/// Writes one JSON value to standard output.
+fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut stdout, value)?;
+    io::Write::write_all(&mut stdout, b"\n")
+}

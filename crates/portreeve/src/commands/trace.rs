@@ -1,0 +1,173 @@
+//! `portreeve trace`: where a connection or request goes, and if nowhere, why.
+
+use std::io::{self, Write};
+
+use anyhow::Context;
+use http::Uri;
+use http::uri::Scheme;
+use portreeve_attach::{Question, RequestQuestion, Trace, trace};
+use portreeve_names::Hostname;
+use serde::Serialize;
+
+use super::{print_json, tell};
+use crate::cli::{Output, TraceArgs};
+use crate::exit::Exit;
+use crate::manifest::Finding;
+use crate::offline::offline;
+use crate::report::SocketStates;
+use crate::text::Style;
+
+/// A command line that asks nothing that could be answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadQuestion {
+    /// The URL cannot be used.
+    #[error("{0:?} is not http://HOST[:PORT][/PATH] or https://HOST[:PORT][/PATH]")]
+    Url(String),
+    /// The server name cannot be one.
+    #[error("{0:?} is no host name, so no client could ask for it")]
+    Name(String),
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Printed<'a> {
+    /// Whether it arrives.
+    served: bool,
+    #[serde(flatten)]
+    trace: &'a Trace,
+    findings: &'a [Finding],
+}
+
+/// Runs the command.
+pub fn run(arguments: TraceArgs) -> anyhow::Result<Exit> {
+    let mut question = question(&arguments)?;
+    let input = arguments.input.into_input(|name| std::env::var_os(name))?;
+    let found = offline(&input, crate::now())?;
+    tell(&found.findings);
+    if let Some(note) = look_behind_the_map(&mut question, &found.sockets) {
+        eprintln!("{note}");
+    }
+    let answer = trace(&found.world.attach_objects(), &input.settings, &question);
+    match arguments.output {
+        Output::Json => print_json(&Printed { served: answer.is_served(), trace: &answer, findings: &found.findings }),
+        Output::Yaml => print_yaml(&answer),
+        Output::Table => print_table(&answer, Style::of_stdout()),
+    }
+    .context("failed to write to standard output")?;
+    Ok(if answer.is_served() { Exit::Good } else { Exit::Refused })
+}
+
+fn question(arguments: &TraceArgs) -> Result<Question, BadQuestion> {
+    let gateway = arguments.gateway.clone();
+    let Some(url) = &arguments.url else {
+        let name =
+            arguments.sni.as_deref().map(|name| Hostname::parse(name).map_err(|_| BadQuestion::Name(name.to_owned())));
+        let port = arguments.port.unwrap_or_default();
+        // Whoever names no server may still speak TLS; the listener decides.
+        return Ok(Question { gateway, port, tls: arguments.sni.is_some(), name: name.transpose()?, request: None });
+    };
+    let bad = || BadQuestion::Url(url.clone());
+    let uri: Uri = url.parse().map_err(|_| bad())?;
+    let tls = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTPS => true,
+        Some(scheme) if *scheme == Scheme::HTTP => false,
+        _ => return Err(bad()),
+    };
+    let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(bad)?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    Ok(Question {
+        gateway,
+        port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+        tls,
+        // An IP address is no name: clients send none for it.
+        name: Hostname::parse(host).ok(),
+        request: Some(RequestQuestion { method: arguments.method.to_uppercase(), path }),
+    })
+}
+
+/// A port that no listener names may be the one that a listener's port is served on.
+fn look_behind_the_map(question: &mut Question, sockets: &SocketStates) -> Option<String> {
+    let of_gateway = |gateway: &str| question.gateway.as_deref().is_none_or(|asked| asked == gateway);
+    if sockets.keys().any(|key| key.port == question.port) {
+        return None;
+    }
+    let behind = sockets.iter().find_map(|(key, socket)| {
+        let is_it = of_gateway(&key.gateway) && socket.as_ref().is_ok_and(|socket| socket.port() == question.port);
+        is_it.then_some(key)
+    })?;
+    let note = format!("port {} is where port {} is served", question.port, behind.port);
+    question.port = behind.port;
+    Some(note)
+}
+
+fn print_yaml(answer: &Trace) -> io::Result<()> {
+    let text = serde_saphyr::to_string(answer).map_err(io::Error::other)?;
+    io::stdout().lock().write_all(text.as_bytes())
+}
+
+fn print_table(answer: &Trace, style: Style) -> io::Result<()> {
+    let mut table = style.table(&["", "HOP", "OBJECT", "FINDING"]);
+    for hop in &answer.hops {
+        let fix = hop.fix.as_ref().map(|fix| format!("\nto do: {fix}")).unwrap_or_default();
+        let finding = format!("{}{fix}", hop.finding);
+        table.add_row([style.mark(hop.ok), hop.kind, &hop.subject, &finding]);
+    }
+    writeln!(io::stdout().lock(), "{table}")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use portreeve_table::PortKey;
+
+    use super::*;
+    use crate::cli::{Command, RawArgs};
+
+    fn asked(arguments: &[&str]) -> Result<Question, BadQuestion> {
+        let arguments = [&["portreeve", "trace", "dir"], arguments].concat();
+        match RawArgs::try_parse_from(arguments).map(|arguments| arguments.command) {
+            Ok(Command::Trace(trace)) => question(&trace),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_url_says_port_name_and_request() {
+        let question = asked(&["https://Hub.example.com/lab?x=1"]).unwrap();
+        assert_eq!(
+            (question.port, question.tls, question.name.unwrap().to_string().as_str()),
+            (443, true, "hub.example.com")
+        );
+        assert_eq!(question.request.unwrap().path, "/lab?x=1");
+        let plain = asked(&["http://hub.example.com:8080", "--method=post"]).unwrap();
+        assert_eq!((plain.port, plain.tls), (8080, false));
+        let request = plain.request.unwrap();
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/"));
+        assert_eq!(asked(&["https://127.0.0.1/"]).unwrap().name, None);
+        for bad in ["hub.example.com", "ftp://a.test", "https://", "/lab"] {
+            assert_eq!(asked(&[bad]).unwrap_err(), BadQuestion::Url(bad.into()));
+        }
+    }
+
+    #[test]
+    fn a_server_name_is_one_that_a_client_could_send() {
+        assert!(asked(&["--port=443"]).unwrap().name.is_none());
+        assert!(asked(&["--port=443", "--sni=a.test"]).unwrap().name.is_some());
+        assert_eq!(asked(&["--port=443", "--sni=a b"]).unwrap_err(), BadQuestion::Name("a b".into()));
+    }
+
+    #[test]
+    fn the_port_of_the_socket_is_understood_too() {
+        let sockets: SocketStates =
+            [(PortKey { gateway: "a/g".into(), port: 443 }, Ok("127.0.0.1:8443".parse().unwrap()))].into();
+        let mut question = asked(&["https://a.test:8443/"]).unwrap();
+        assert_eq!(
+            look_behind_the_map(&mut question, &sockets).as_deref(),
+            Some("port 8443 is where port 443 is served")
+        );
+        assert_eq!(question.port, 443);
+        assert_eq!(look_behind_the_map(&mut question, &sockets), None);
+        let mut other = Question { gateway: Some("a/h".into()), ..asked(&["https://a.test:8443/"]).unwrap() };
+        assert_eq!(look_behind_the_map(&mut other, &sockets), None);
+    }
+}
