@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::manifest::{Finding, Severity};
 use crate::report::{Row, SocketStates, State};
 use crate::standalone::Snapshot;
 
@@ -33,14 +34,21 @@ pub enum Weight {
 pub fn changes(before: &Snapshot, after: &Snapshot) -> Vec<Change> {
     let mut changes = socket_changes(&before.sockets, &after.sockets);
     changes.extend(row_changes(&before.rows, &after.rows));
-    changes.extend(new_and_gone(&before.findings, &after.findings, |finding| {
-        if finding.is_error() { Weight::Error } else { Weight::Info }
+    changes.extend(new(&before.findings, &after.findings, |finding| match finding.severity {
+        Severity::Error => Weight::Error,
+        Severity::Warning => Weight::Warning,
+        Severity::Info => Weight::Info,
     }));
-    changes.extend(new_and_gone(&before.problems, &after.problems, |_| Weight::Error));
+    let errors = |snapshot: &Snapshot| -> Vec<Finding> {
+        snapshot.findings.iter().filter(|finding| finding.is_error()).cloned().collect()
+    };
+    changes.extend(gone(&errors(before), &errors(after)));
+    changes.extend(new(&before.problems, &after.problems, |_| Weight::Error));
+    changes.extend(gone(&before.problems, &after.problems));
     let said = |snapshot: &Snapshot| -> Vec<String> {
         snapshot.warnings.iter().map(|warning| format!("{}: {}", warning.subject, warning.message)).collect()
     };
-    changes.extend(new_and_gone(&said(before), &said(after), |_| Weight::Warning));
+    changes.extend(new(&said(before), &said(after), |_| Weight::Warning));
     let warnings = after.events.iter().filter(|event| event.warning);
     changes
         .extend(warnings.map(|event| {
@@ -88,11 +96,14 @@ fn row_change(subject: &str, row: &Row) -> Change {
     Change::new(weight, format!("{subject} is {} ({}){tail}", row.state, row.reason))
 }
 
-fn new_and_gone<T: PartialEq + fmt::Display>(before: &[T], after: &[T], weight: impl Fn(&T) -> Weight) -> Vec<Change> {
-    let new =
-        after.iter().filter(|item| !before.contains(item)).map(|item| Change::new(weight(item), item.to_string()));
+fn new<T: PartialEq + fmt::Display>(before: &[T], after: &[T], weight: impl Fn(&T) -> Weight) -> Vec<Change> {
+    let new = after.iter().filter(|item| !before.contains(item));
+    new.map(|item| Change::new(weight(item), item.to_string())).collect()
+}
+
+fn gone<T: PartialEq + fmt::Display>(before: &[T], after: &[T]) -> Vec<Change> {
     let gone = before.iter().filter(|item| !after.contains(item));
-    new.chain(gone.map(|item| Change::new(Weight::Info, format!("no longer: {item}")))).collect()
+    gone.map(|item| Change::new(Weight::Info, format!("no longer: {item}"))).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The command line: what it says, and what that means.
 
+#![expect(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;

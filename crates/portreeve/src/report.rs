@@ -1,11 +1,12 @@
 //! How it stands, in rows: which owner has which names on which sockets, and whether it is ready.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 
+use portreeve_names::HostPattern;
 use portreeve_plan::ObjectRef;
-use portreeve_table::PortKey;
+use portreeve_table::{Port, PortKey, RouteId, Table, TlsService};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -57,38 +58,55 @@ pub enum State {
 }
 
 /// Every owner, in the order apps, tenants, Gateways, and what people wrote below Gateways.
-pub fn rows(world: &World, sockets: &SocketStates) -> Vec<Row> {
+pub fn rows(world: &World, table: &Table, sockets: &SocketStates) -> Vec<Row> {
+    let routed = routed_names(table, sockets);
     let order = ["NebariApp", "Tenant", "Gateway", "ListenerSet", "HTTPRoute", "TLSRoute"];
     let of_kind = |kind: &'static str| world.objects().filter(move |(object, _)| object.kind == kind);
-    let is_owner = |object: &ObjectRef| world.is_written(object);
-    order
-        .into_iter()
-        .flat_map(of_kind)
-        .filter(|(object, _)| is_owner(object))
-        .map(|(object, value)| row(object, value, sockets))
-        .collect()
+    let owners = order.into_iter().flat_map(of_kind).filter(|(object, _)| world.is_written(object));
+    owners.map(|(object, value)| row(object, value, &routed, sockets)).collect()
 }
 
-fn row(object: &ObjectRef, value: &Value, sockets: &SocketStates) -> Row {
-    let (state, reason, message) = match object.kind.as_str() {
-        "NebariApp" | "Tenant" => condition(&value["status"]["conditions"], "Ready"),
-        "Gateway" | "ListenerSet" => condition(&value["status"]["conditions"], "Programmed"),
-        _ => route_condition(&value["status"]["parents"]),
+fn row(object: &ObjectRef, value: &Value, routed: &RoutedNames, sockets: &SocketStates) -> Row {
+    let conditions = &value["status"]["conditions"];
+    let ((state, reason, message), names) = match object.kind.as_str() {
+        "NebariApp" | "Tenant" => (condition(conditions, "Ready"), claimed_names(value, sockets)),
+        "Gateway" => (condition(conditions, "Programmed"), gateway_names(object, value, sockets)),
+        "ListenerSet" => (condition(conditions, "Programmed"), with_asked(value, Vec::new())),
+        _ => {
+            let names = routed.get(&object.to_string()).into_iter().flatten().cloned().collect();
+            (route_condition(&value["status"]["parents"]), with_asked(value, names))
+        }
     };
-    let names = match object.kind.as_str() {
-        "NebariApp" | "Tenant" => claimed_names(value, sockets),
-        "Gateway" => gateway_names(object, value, sockets),
-        _ => asked_names(value).into_iter().map(|name| ServedName { name, address: None }).collect(),
+    let ObjectRef { kind, namespace, name, .. } = object.clone();
+    Row { kind, namespace, name, names, state, reason, message }
+}
+
+/// The names of every route (`Kind/namespace/name`), with their sockets.
+type RoutedNames = BTreeMap<String, BTreeSet<ServedName>>;
+
+fn routed_names(table: &Table, sockets: &SocketStates) -> RoutedNames {
+    let mut found = RoutedNames::new();
+    let mut add = |route: &RouteId, pattern: HostPattern, port: &PortKey| {
+        let name = ServedName { name: pattern.to_string(), address: address(sockets, &port.gateway, port.port) };
+        found.entry(route.to_string()).or_default().insert(name);
     };
-    Row {
-        kind: object.kind.clone(),
-        namespace: object.namespace.clone(),
-        name: object.name.clone(),
-        names,
-        state,
-        reason,
-        message,
+    for (key, port) in &table.ports {
+        match port {
+            Port::Http(listeners) => {
+                let routes = listeners.iter().flat_map(|(_, listener)| listener.routes.iter());
+                routes.for_each(|(pattern, route)| add(&route.id, pattern, key));
+            }
+            Port::Tls(listeners) => listeners.iter().for_each(|(_, listener)| match &listener.service {
+                TlsService::Passthrough(routes) | TlsService::TerminateTcp { routes, .. } => {
+                    routes.iter().for_each(|(pattern, route)| add(&route.id, pattern, key));
+                }
+                TlsService::TerminateHttp { routes, .. } => {
+                    routes.iter().for_each(|(pattern, route)| add(&route.id, pattern, key));
+                }
+            }),
+        }
     }
+    found
 }
 
 fn condition(conditions: &Value, kind: &str) -> (State, String, String) {
@@ -115,7 +133,7 @@ fn route_condition(parents: &Value) -> (State, String, String) {
 /// The names that were granted, with their sockets, and those that were asked for in vain.
 fn claimed_names(value: &Value, sockets: &SocketStates) -> Vec<ServedName> {
     let claims = value["status"]["claims"].as_array().into_iter().flatten();
-    let mut names: Vec<_> = claims
+    let names = claims
         .filter_map(|claim| {
             let gateway = format!("{}/{}", claim["gateway"]["namespace"].as_str()?, claim["gateway"]["name"].as_str()?);
             let port = claim["port"].as_u64().and_then(|port| u16::try_from(port).ok())?;
@@ -123,8 +141,13 @@ fn claimed_names(value: &Value, sockets: &SocketStates) -> Vec<ServedName> {
             Some(ServedName { name, address: address(sockets, &gateway, port) })
         })
         .collect();
-    let missing: Vec<_> =
-        asked_names(value).into_iter().filter(|asked| names.iter().all(|name| name.name != *asked)).collect();
+    with_asked(value, names)
+}
+
+/// Adds the names that were asked for in vain.
+fn with_asked(value: &Value, mut names: Vec<ServedName>) -> Vec<ServedName> {
+    let mut missing = asked_names(value);
+    missing.retain(|asked| names.iter().all(|name| name.name != *asked));
     names.extend(missing.into_iter().map(|name| ServedName { name, address: None }));
     names
 }
@@ -146,7 +169,7 @@ fn gateway_names(object: &ObjectRef, value: &Value, sockets: &SocketStates) -> V
     let listeners = value["spec"]["listeners"].as_array().into_iter().flatten();
     let own = listeners.filter_map(|listener| listener["port"].as_u64().and_then(|port| u16::try_from(port).ok()));
     let open = sockets.keys().filter(|key| *key.gateway == *gateway).map(|key| key.port);
-    let ports: std::collections::BTreeSet<u16> = own.chain(open).collect();
+    let ports: BTreeSet<u16> = own.chain(open).collect();
     ports
         .into_iter()
         .map(|port| ServedName { name: format!("port {port}"), address: address(sockets, &gateway, port) })
@@ -213,7 +236,7 @@ mod tests {
             namespace: Some("t".into()),
             name: "hub".into(),
         };
-        let row = row(&object, &app, &sockets);
+        let row = row(&object, &app, &RoutedNames::new(), &sockets);
         assert_eq!(
             (row.subject().as_str(), row.state, row.reason.as_str()),
             ("NebariApp t/hub", State::Ready, "ReconcileSuccess")

@@ -140,7 +140,7 @@ impl Rules {
             match self.socket(port, book) {
                 Some(address) => wanted.push((before.get(port) != Some(&address), port, address)),
                 None => {
-                    drop(sockets.refused.insert(port.clone(), Refusal::NoAddress { gateway: port.gateway.clone() }))
+                    sockets.refused.insert(port.clone(), Refusal::NoAddress { gateway: port.gateway.clone() });
                 }
             }
         }

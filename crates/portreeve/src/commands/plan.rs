@@ -32,7 +32,7 @@ struct Printed<'a> {
 pub fn run(arguments: PlanArgs) -> anyhow::Result<Exit> {
     let input = arguments.input.into_input(|name| std::env::var_os(name))?;
     let planned = offline(&input, crate::now())?;
-    let rows = rows(&planned.world, &planned.sockets);
+    let rows = rows(&planned.world, &planned.converged.table, &planned.sockets);
     tell(&planned.findings);
     let warnings: Vec<_> =
         planned.converged.warnings.iter().map(|warning| format!("{}: {}", warning.subject, warning.message)).collect();

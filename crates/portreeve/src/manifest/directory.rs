@@ -50,11 +50,12 @@ pub struct Unreadable {
 #[derive(Debug, Default)]
 struct Known {
     text: String,
-    contents: FileContents,
-    /// What it gives: the contents, or when they are broken what it gave before.
-    served: Vec<Manifest>,
-    /// Whether `served` is the whole of a text without errors.
-    served_whole: bool,
+    /// What there is to say about this text.
+    findings: Vec<Finding>,
+    /// What is used: that of this text, or when it is broken that of the last one that was not.
+    used: FileContents,
+    /// Whether `used` is the whole of a text without errors.
+    is_whole: bool,
 }
 
 impl Reading {
@@ -100,14 +101,14 @@ impl Directory {
 
     fn reading(&self, mut findings: Vec<Finding>) -> Reading {
         let mut manifests: BTreeMap<&ObjectRef, &Manifest> = BTreeMap::new();
-        for manifest in self.files.values().flat_map(|known| &known.served) {
+        for manifest in self.files.values().flat_map(|known| &known.used.manifests) {
             let first = manifests.entry(&manifest.object).or_insert(manifest);
             if !std::ptr::eq(*first, manifest) {
                 findings.push(duplicate(manifest, first));
             }
         }
         findings.extend(self.files.iter().flat_map(|(file, known)| known.findings(file)));
-        findings.extend(summarize_ignored(self.files.values().flat_map(|known| &known.contents.ignored)));
+        findings.extend(summarize_ignored(self.files.values().flat_map(|known| &known.used.ignored)));
         findings.sort();
         Reading { manifests: manifests.into_values().cloned().collect(), findings }
     }
@@ -118,20 +119,25 @@ impl Known {
         if text == self.text {
             return;
         }
-        self.contents = read(file, &text);
+        let contents = read(file, &text);
+        self.findings.clone_from(&contents.findings);
         self.text = text;
-        let is_whole = !self.contents.findings.iter().any(Finding::is_error);
-        // Half a file is served only where there never was a whole one.
-        if is_whole || !self.served_whole {
-            self.served.clone_from(&self.contents.manifests);
-            self.served_whole = is_whole;
+        let is_whole = !self.has_errors();
+        // Half a file is used only where there never was a whole one.
+        if is_whole || !self.is_whole {
+            self.used = contents;
+            self.is_whole = is_whole;
         }
     }
 
+    fn has_errors(&self) -> bool {
+        self.findings.iter().any(Finding::is_error)
+    }
+
     fn findings(&self, file: &Arc<str>) -> Vec<Finding> {
-        let mut findings = self.contents.findings.clone();
-        if self.served_whole && findings.iter().any(Finding::is_error) {
-            let objects: Vec<_> = self.served.iter().map(|manifest| manifest.object.to_string()).collect();
+        let mut findings = self.findings.clone();
+        if self.is_whole && self.has_errors() {
+            let objects: Vec<_> = self.used.manifests.iter().map(|manifest| manifest.object.to_string()).collect();
             let message = format!("until this file is mended, what it last gave is served: {}", objects.join(", "));
             findings.push(Finding::warning(Place::of_file(file), message));
         }

@@ -188,7 +188,7 @@ impl Engine {
         let unsettled = converged.unsettled.map(|unsettled| unsettled.to_string());
         snapshot.events.extend(converged.events);
         Snapshot {
-            rows: rows(&self.world, &self.socket_states()),
+            rows: rows(&self.world, &converged.table, &self.socket_states()),
             findings: self.reading.findings.clone(),
             warnings: converged.warnings,
             problems: self.problems.iter().chain(&self.unreadable).cloned().chain(unsaved).chain(unsettled).collect(),

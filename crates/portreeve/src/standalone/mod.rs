@@ -122,3 +122,6 @@ async fn run(
         snapshots.send_replace(Arc::new(engine.settle(crate::now()).await));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,13 +55,13 @@ impl Watch {
 fn watch(path: &Path, notice: impl FnMut(notify::Result<Event>) + Send + 'static) -> Option<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(notice).ok()?;
     // Editors replace files, so a single file is watched through its directory.
-    let watched = if path.is_dir() {
+    let outcome = if path.is_dir() {
         watcher.watch(path, RecursiveMode::Recursive)
     } else {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         watcher.watch(parent, RecursiveMode::NonRecursive)
     };
-    match watched {
+    match outcome {
         Ok(()) => Some(watcher),
         Err(error) => {
             tracing::warn!("{} cannot be watched, so it is read every second: {error}", path.display());

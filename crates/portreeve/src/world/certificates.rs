@@ -37,8 +37,7 @@ pub(super) fn certify(world: &mut World, authority: &mut Authority, now: Timesta
         statuses.push((reference(certificate), status(certificate, &outcome, now)));
     }
     authority.keep_only(&secrets.keys().map(ToString::to_string).collect());
-    let changes = world.replace(Author::Authority, secrets);
-    let mut changed = !changes.is_empty();
+    let mut changed = !world.replace(Author::Authority, secrets).is_empty();
     for (object, status) in statuses {
         // The status of an object that could be read is one that can be read.
         changed |= world.set_status(&object, status).unwrap_or(false);

@@ -288,7 +288,8 @@ fn stable_uid(object: &ObjectRef) -> String {
     let (group, _) = split_api_version(&object.api_version);
     let namespace = object.namespace.as_deref().unwrap_or_default();
     let hash = Sha256::digest(format!("{group}\n{}\n{namespace}\n{}", object.kind, object.name));
-    let hex: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let (number, _) = hash.split_at(16);
+    let hex = number.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
