@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::arbitrate::NameIndex;
 use crate::claim::OwnerKind;
-use crate::merge;
 use crate::object::{Key, Kind, Maker};
 use crate::output::{ObjectRef, Plan};
 use crate::view::View;
@@ -63,10 +62,7 @@ fn after(view: &View<'_>, plan: &Plan) -> BTreeMap<ObjectRef, Value> {
         }
     }
     for apply in &plan.apply {
-        let name = named(&apply.object);
-        let value =
-            if name.kind == "Gateway" { apply.body.clone() } else { merge::apply(after.get(&name), &apply.body) };
-        after.insert(name, value);
+        after.insert(named(&apply.object), apply.body.clone());
     }
     for object in &plan.delete {
         after.remove(&named(object));

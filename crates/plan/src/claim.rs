@@ -81,8 +81,11 @@ pub enum Usage {
 /// How long something has been held. `Ord`: who comes first is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Incumbency {
-    /// The owner's status records the grant.
+    /// The owner's status records this very grant.
     Since(Timestamp),
+    /// It records a wider one, of which this is a part. It comes after every grant of its own, or what is granted next
+    /// to it today would give way to it tomorrow.
+    Within(Timestamp),
     /// No record, but a listener of the operators that Portreeve replaces serves it.
     Legacy,
     /// It is wanted for the first time.

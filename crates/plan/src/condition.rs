@@ -223,12 +223,13 @@ impl<'a> Conditions<'a> {
 }
 
 /// Reasons that make no event: choices, what is still to come, and the sum of what other conditions say.
-const QUIET: [&str; 6] = [
+const QUIET: [&str; 7] = [
     reasons::TLS_DISABLED,
     reasons::CLUSTER_ISSUER_NOT_CONFIGURED,
     reasons::ROUTING_NOT_CONFIGURED,
     reasons::AUTH_DISABLED,
     reasons::PROVISIONING,
+    reasons::CERTIFICATE_NOT_READY,
     reasons::FAILED,
 ];
 

@@ -72,37 +72,39 @@ impl Judgement {
         }
     }
 
-    /// What to record of these claims of one owner: new grants since now, known ones since ever. What an owner held
-    /// stays recorded while the name is its own, so that it does not lose the name with the place.
-    pub(crate) fn record(
-        &self,
-        claims: impl IntoIterator<Item = usize>,
-        before: Record<'_>,
-        now: &Time,
-    ) -> Vec<api::Claim> {
-        let mut record: Vec<api::Claim> = Vec::new();
-        for claim in claims {
-            let content = &self.claims[claim];
-            let kept = || before.grants.iter().find(|grant| covers(grant, &content.hosts)).cloned();
-            let grant = match &content.seat {
-                Some(seat) if self.is_granted(claim) => {
-                    let held = if content.hosts == HostPattern::Any { seat.port_held } else { content.name_held };
-                    Some(api::Claim {
-                        name: content.hosts.to_field(),
-                        gateway: api::GatewayReference {
-                            name: seat.gateway.name.to_string(),
-                            namespace: seat.gateway.namespace.to_string(),
-                        },
-                        port: seat.port,
-                        since: if let Incumbency::Since(since) = held { Time(since) } else { now.clone() },
-                    })
-                }
-                _ if self.verdicts[claim].holds_name() => kept(),
-                _ => None,
-            };
-            record.extend(grant.filter(|grant| !record.contains(grant)));
+    /// What to record of these claims of one owner, in order of Gateway, port and name: new grants since now, known ones
+    /// since ever. A name that is still the owner's but has no place now keeps its former record, so that it is not lost
+    /// with the place.
+    pub(crate) fn record(&self, claims: &[usize], before: Record<'_>, now: &Time) -> Vec<api::Claim> {
+        let mut record: Vec<api::Claim> = claims.iter().filter_map(|claim| self.grant(*claim, now)).collect();
+        for claim in claims.iter().filter(|claim| self.verdicts[**claim].holds_name()) {
+            let hosts = &self.claims[*claim].hosts;
+            let former = || before.grants.iter().find(|grant| covers(grant, hosts)).cloned();
+            if !record.iter().any(|grant| covers(grant, hosts)) {
+                record.extend(former());
+            }
         }
+        record.sort_by_cached_key(|grant| (grant.gateway.clone(), grant.port, grant.name.clone()));
+        record.dedup();
         record
+    }
+
+    fn grant(&self, claim: usize, now: &Time) -> Option<api::Claim> {
+        let Claim { hosts, name_held, seat, .. } = &self.claims[claim];
+        let seat = seat.as_ref().filter(|_| self.is_granted(claim))?;
+        let held = if *hosts == HostPattern::Any { seat.port_held } else { *name_held };
+        Some(api::Claim {
+            name: hosts.to_field(),
+            gateway: api::GatewayReference {
+                name: seat.gateway.name.to_string(),
+                namespace: seat.gateway.namespace.to_string(),
+            },
+            port: seat.port,
+            since: match held {
+                Incumbency::Since(since) | Incumbency::Within(since) => Time(since),
+                Incumbency::Legacy | Incumbency::None => now.clone(),
+            },
+        })
     }
 }
 
@@ -111,26 +113,42 @@ impl<'a> Record<'a> {
         Self { grants: grants.unwrap_or_default() }
     }
 
-    /// How long the owner has held a name, by a grant of it or of a wildcard over it.
+    /// How long the owner has held a name, on whatever port.
     pub(crate) fn name_held(self, hosts: &HostPattern) -> Incumbency {
-        earliest(self.grants.iter().filter(|grant| covers(grant, hosts)))
+        earliest(self.grants.iter().filter(|grant| grant.name.is_some()), hosts)
     }
 
-    /// How long the owner has held something on a port.
-    pub(crate) fn port_held(self, gateway: &GatewayName, port: u16) -> Incumbency {
-        earliest(self.grants.iter().filter(|grant| {
-            grant.port == port && grant.gateway.namespace == *gateway.namespace && grant.gateway.name == *gateway.name
-        }))
+    /// How long the owner has held a listener of this name on a port.
+    pub(crate) fn port_held(self, gateway: &GatewayName, port: u16, hosts: &HostPattern) -> Incumbency {
+        earliest(self.grants.iter().filter(|grant| is_on(grant, gateway, port)), hosts)
+    }
+
+    /// Whether the owner has anything on a port.
+    pub(crate) fn holds_port(self, gateway: &GatewayName, port: u16) -> bool {
+        self.grants.iter().any(|grant| is_on(grant, gateway, port))
     }
 }
 
+fn is_on(grant: &api::Claim, gateway: &GatewayName, port: u16) -> bool {
+    grant.port == port && grant.gateway.namespace == *gateway.namespace && grant.gateway.name == *gateway.name
+}
+
+fn earliest<'a>(grants: impl Iterator<Item = &'a api::Claim>, hosts: &HostPattern) -> Incumbency {
+    let held = grants.filter_map(|grant| {
+        let granted = HostPattern::parse_optional(grant.name.as_deref()).ok()?;
+        if granted == *hosts {
+            Some(Incumbency::Since(grant.since.0))
+        } else {
+            granted.covers(hosts).then_some(Incumbency::Within(grant.since.0))
+        }
+    });
+    held.min().unwrap_or(Incumbency::None)
+}
+
+/// Whether a grant of a name is one of `hosts` too. One of a whole port is of no name.
 fn covers(grant: &api::Claim, hosts: &HostPattern) -> bool {
     let name = grant.name.as_deref().and_then(|name| HostPattern::parse(name).ok());
     *hosts != HostPattern::Any && name.is_some_and(|name| name.covers(hosts))
-}
-
-fn earliest<'a>(grants: impl Iterator<Item = &'a api::Claim>) -> Incumbency {
-    grants.map(|grant| Incumbency::Since(grant.since.0)).min().unwrap_or(Incumbency::None)
 }
 
 /// Why a namespace may not claim a name, if the platform says so.

@@ -137,16 +137,14 @@ impl Settled<'_, '_> {
         })
     }
 
-    /// Whether a certificate that is wanted is still to be issued.
+    /// Whether a certificate that is wanted is still to be issued. An issuer that does not say which generation it means
+    /// is believed.
     pub(crate) fn certificate(&self, namespace: &str, name: &str) -> Option<Finding> {
         let wanted = self.generation(&Key::new(Kind::Certificate, namespace, name));
-        let ready = self.view.certificate(namespace, name).is_some_and(|certificate| {
-            let present = certificate.metadata.generation.unwrap_or_default();
-            certificate.status.iter().flat_map(|status| &status.conditions).any(|condition| {
-                condition.type_ == "Ready"
-                    && condition.status == "True"
-                    && condition.observed_generation.unwrap_or(present) >= wanted
-            })
+        let status = self.view.certificate(namespace, name).and_then(|certificate| certificate.status.as_ref());
+        let ready = status.into_iter().flat_map(|status| &status.conditions).any(|condition| {
+            let current = condition.observed_generation.is_none_or(|observed| observed >= wanted);
+            condition.type_ == "Ready" && condition.status == "True" && current
         });
         (!ready).then(|| Reason::CertificateNotReady.because("Waiting for cert-manager Certificate to become ready"))
     }

@@ -207,9 +207,7 @@ impl Lowering<'_, '_> {
         let gateway = &self.app.gateway;
         let common = port == HTTP_PORT || port == HTTPS_PORT;
         let own = self.view.gateway(gateway).is_some_and(|gateway| gateway.serves_http_on(port));
-        let foreign = || {
-            self.record.port_held(gateway, port) == Incumbency::None && self.view.is_foreign_http_port(gateway, port)
-        };
+        let foreign = || !self.record.holds_port(gateway, port) && self.view.is_foreign_http_port(gateway, port);
         (common || own || foreign()).then(|| {
             Reason::PortReserved
                 .because(format!("port {port} serves HTTP or HTTPS on Gateway {gateway}; choose another"))
@@ -227,10 +225,10 @@ impl Lowering<'_, '_> {
         let gateway = self.app.gateway.clone();
         let name_held = self.record.name_held(&hosts).min(self.legacy(&hosts));
         let seat = (!refused).then(|| {
-            let port_held = self.record.port_held(&gateway, port);
+            let port_held = self.record.port_held(&gateway, port, &hosts);
             Seat { gateway, port, usage, port_held }
         });
-        if refused && !matches!(name_held, Incumbency::Since(_)) {
+        if refused && !matches!(name_held, Incumbency::Since(_) | Incumbency::Within(_)) {
             return None;
         }
         Some(self.docket.file(Claim { owner: self.app.owner.clone(), position, hosts, name_held, seat }))

@@ -163,8 +163,8 @@ impl AppReport<'_, '_> {
     fn claims(&self) -> Vec<portreeve_api::Claim> {
         let web = self.case.web.iter().filter_map(|web| web.claim);
         let entries = self.case.entries.iter().flat_map(|entry| &entry.listeners).map(|listener| listener.claim);
-        let now = Time(self.settled.view.now);
-        self.settled.judgement.record(web.chain(entries), Record::of(Some(&self.before.claims)), &now)
+        let (claims, now) = (web.chain(entries).collect::<Vec<_>>(), Time(self.settled.view.now));
+        self.settled.judgement.record(&claims, Record::of(Some(&self.before.claims)), &now)
     }
 }
 

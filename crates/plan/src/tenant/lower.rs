@@ -85,17 +85,14 @@ fn name_case(
     };
     let record = Record::of(tenant.status().map(|status| &*status.claims));
     let legacy = legacy(view, tenant, &gateway, usage);
+    let seat =
+        Seat { port_held: record.port_held(&gateway, port, &hosts).min(legacy), gateway: gateway.clone(), port, usage };
     let claim = docket.file(Claim {
         owner: tenant.owner.clone(),
         position,
         name_held: record.name_held(&hosts).min(legacy),
         hosts,
-        seat: Some(Seat {
-            port_held: record.port_held(&gateway, port).min(legacy),
-            gateway: gateway.clone(),
-            port,
-            usage,
-        }),
+        seat: Some(seat),
     });
     NameCase { claim: Some(claim), refusal: None, gateway }
 }

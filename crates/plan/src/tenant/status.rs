@@ -196,8 +196,9 @@ impl TenantReport<'_, '_> {
     }
 
     fn claims(&self) -> Vec<portreeve_api::Claim> {
-        let claims = [&self.case.api, &self.case.apps].into_iter().flatten().filter_map(|name| name.claim);
-        self.settled.judgement.record(claims, Record::of(Some(&self.before.claims)), &Time(self.settled.view.now))
+        let names = [&self.case.api, &self.case.apps].into_iter().flatten();
+        let claims: Vec<usize> = names.filter_map(|name| name.claim).collect();
+        self.settled.judgement.record(&claims, Record::of(Some(&self.before.claims)), &Time(self.settled.view.now))
     }
 }
 

@@ -1,0 +1,205 @@
+//! The laws of the design, on worlds that nobody thought of: apps and tenants with few names and ports, so that they
+//! often meet; then every one of them changes its mind.
+
+use crate::support::{Cluster, lawful_plan, settle};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const PLATFORM: &str = r"
+kind: Case
+tenantApi: {gateway: kubespaces-system/api, domain: t.test}
+tenantApps: {gateway: envoy-gateway-system/nebari-gateway, domain: t.test, clusterIssuer: issuer}
+---
+kind: Gateway
+apiVersion: gateway.networking.k8s.io/v1
+metadata: {name: nebari-gateway, namespace: envoy-gateway-system}
+spec:
+  gatewayClassName: any
+  allowedListeners: {namespaces: {from: All}}
+  listeners:
+  - {name: http, port: 80, protocol: HTTP}
+  - {name: https, port: 443, protocol: HTTPS}
+---
+kind: Gateway
+apiVersion: gateway.networking.k8s.io/v1
+metadata: {name: api, namespace: kubespaces-system}
+spec:
+  gatewayClassName: any
+  listeners: [{name: tls, port: 443, protocol: TLS, tls: {mode: Passthrough}}]
+";
+
+fn pick(of: &'static [&'static str]) -> impl Strategy<Value = String> {
+    prop::sample::select(of).prop_map(str::to_owned)
+}
+
+fn hostname() -> impl Strategy<Value = String> {
+    pick(&["a.test", "b.test", "x.b.test", "web.ten.apps.t.test", "ten.api.t.test"])
+}
+
+fn entry() -> impl Strategy<Value = Value> {
+    let names = prop_oneof![
+        2 => Just(json!([])),
+        1 => Just(json!(["pre-*"])),
+        4 => prop::collection::vec(pick(&["a.test", "*.test", "*.b.test", "*.ten.apps.t.test", "b.test"]), 1..3)
+            .prop_map(|names| json!(names)),
+    ];
+    let port = prop::sample::select(vec![443, 8786, 9000]);
+    (names, port, any::<bool>()).prop_map(|(names, port, has_service)| {
+        let mut entry = json!({ "listener": { "port": port }, "sniHostnames": names });
+        if has_service {
+            entry["service"] = json!({ "name": "svc", "port": 8000 });
+        }
+        entry
+    })
+}
+
+fn routing() -> impl Strategy<Value = Value> {
+    let tls = prop_oneof![Just(json!({})), Just(json!({ "enabled": false })), Just(json!({ "secretName": "own" })),];
+    let management = pick(&["Operator", "Operator", "App"]);
+    let annotations = prop_oneof![Just(json!({})), Just(json!({ "a": "1" })), Just(json!({ "b": "2" }))];
+    let public = prop_oneof![Just(json!([])), Just(json!([{ "pathPrefix": "/open" }]))];
+    (tls, management, annotations, public, prop::collection::vec(entry(), 0..3)).prop_map(
+        |(tls, management, annotations, public, mut entries)| {
+            for (place, entry) in entries.iter_mut().enumerate() {
+                entry["name"] = format!("e{place}").into();
+            }
+            json!({
+                "tls": tls, "routeManagement": management, "annotations": annotations, "publicRoutes": public,
+                "tcp": entries,
+            })
+        },
+    )
+}
+
+/// What an app may ask for, and change later.
+fn app_spec() -> impl Strategy<Value = Value> {
+    let auth = prop_oneof![
+        3 => Just(json!({})),
+        1 => Just(json!({ "enabled": true })),
+        1 => Just(json!({ "enabled": true, "enforceAtGateway": false })),
+    ];
+    (hostname(), prop::option::weighted(0.9, routing()), auth).prop_map(|(hostname, routing, auth)| {
+        let mut spec = json!({ "hostname": hostname, "service": { "name": "svc", "port": 8000 }, "auth": auth });
+        if let Some(routing) = routing {
+            spec["routing"] = routing;
+        }
+        spec
+    })
+}
+
+fn identity() -> impl Strategy<Value = Identity> {
+    (pick(&["n1", "n2"]), pick(&["x", "x-public", "y"]), prop::option::of(0..3_u8))
+}
+
+/// Namespace, name and age of an app; name, namespace and age of a tenant.
+type Identity = (String, String, Option<u8>);
+
+#[derive(Clone, Debug)]
+struct Scene {
+    /// Each with what it asks for first, and then; `None`: it goes.
+    apps: Vec<(Identity, Value, Option<Value>)>,
+    tenants: Vec<Identity>,
+    opted_in: [bool; 2],
+    policy: bool,
+    issuer: bool,
+}
+
+fn scene() -> impl Strategy<Value = Scene> {
+    let app = (identity(), app_spec(), prop::option::weighted(0.8, app_spec()));
+    let tenant = (pick(&["ten", "b.ten", "other"]), pick(&["", "shared-ns", "n1"]), prop::option::of(0..3_u8));
+    let opted_in = prop::array::uniform2(prop::bool::weighted(0.9));
+    (prop::collection::vec(app, 0..5), prop::collection::vec(tenant, 0..3), opted_in, any::<bool>(), any::<bool>())
+        .prop_map(|(apps, tenants, opted_in, policy, issuer)| Scene { apps, tenants, opted_in, policy, issuer })
+}
+
+fn with_age(mut object: Value, age: Option<u8>) -> Value {
+    if let Some(age) = age {
+        object["metadata"]["creationTimestamp"] = format!("2026-01-0{}T00:00:00Z", age + 1).into();
+    }
+    object
+}
+
+impl Scene {
+    fn cluster(&self) -> Cluster {
+        let mut cluster = Cluster::read(PLATFORM);
+        cluster.set_issuer(self.issuer.then_some("issuer"));
+        for (namespace, opted_in) in ["n1", "n2"].into_iter().zip(self.opted_in) {
+            let labels = if opted_in { json!({ "nebari.dev/managed": "true" }) } else { json!({}) };
+            cluster.author(
+                json!({ "kind": "Namespace", "apiVersion": "v1", "metadata": { "name": namespace, "labels": labels } }),
+            );
+            cluster.author(json!({
+                "kind": "Service", "apiVersion": "v1", "metadata": { "name": "svc", "namespace": namespace },
+                "spec": { "ports": [{ "port": 8000 }] },
+            }));
+            if self.policy {
+                cluster.author(json!({
+                    "kind": "SecurityPolicy", "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+                    "metadata": { "name": "policy", "namespace": namespace },
+                    "spec": { "targetRefs": [{ "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "x-route" }] },
+                }));
+            }
+        }
+        for (identity, spec, _) in &self.apps {
+            cluster.author(app(identity, spec));
+        }
+        for (name, namespace, age) in &self.tenants {
+            let mut tenant = json!({
+                "kind": "Tenant", "apiVersion": "kubespaces.io/v1alpha1", "metadata": { "name": name }, "spec": { "owner": "jo" },
+            });
+            if !namespace.is_empty() {
+                tenant["spec"]["targetNamespace"] = namespace.as_str().into();
+            }
+            cluster.author(with_age(tenant, *age));
+        }
+        cluster
+    }
+
+    /// Every app gets its second spec, or goes.
+    fn change(&self, cluster: &mut Cluster) {
+        for (identity, _, later) in &self.apps {
+            match later {
+                Some(spec) => cluster.edit(&app(identity, spec)),
+                None => cluster.withdraw("NebariApp", &identity.0, &identity.1),
+            }
+        }
+    }
+}
+
+fn app((namespace, name, age): &Identity, spec: &Value) -> Value {
+    let app = json!({
+        "kind": "NebariApp", "apiVersion": "reconcilers.nebari.dev/v1",
+        "metadata": { "name": name, "namespace": namespace }, "spec": spec,
+    });
+    with_age(app, *age)
+}
+
+proptest! {
+    /// Each plan on the way is lawful; each leads to a world in which nothing is left to do.
+    #[test]
+    fn every_world_settles(scene in scene()) {
+        let mut cluster = scene.cluster();
+        settle(&mut cluster);
+        cluster.answer();
+        settle(&mut cluster);
+        scene.change(&mut cluster);
+        settle(&mut cluster);
+        cluster.answer();
+        settle(&mut cluster);
+        let plan = lawful_plan(&cluster.world());
+        prop_assert!(plan.is_empty());
+    }
+
+    /// What was made earlier leaves no trace: after a change the world has what a planner would make that had never
+    /// seen it otherwise, with the same records of who holds what.
+    #[test]
+    fn no_trace_is_left_of_what_was_wanted_before(scene in scene()) {
+        let mut cluster = scene.cluster();
+        settle(&mut cluster);
+        scene.change(&mut cluster);
+        settle(&mut cluster);
+        let mut fresh = cluster.forget_what_was_made();
+        settle(&mut fresh);
+        prop_assert_eq!(cluster.essence(), fresh.essence());
+    }
+}

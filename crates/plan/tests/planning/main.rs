@@ -1,0 +1,13 @@
+//! Planning as others see it: worlds in, plans out.
+
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a case that cannot be read is a failed test"
+)]
+
+mod cases;
+mod laws;
+mod reasons;
+mod support;

@@ -1,0 +1,92 @@
+use serde_json::{Value, json};
+
+use super::{Cluster, Name};
+
+impl Cluster {
+    /// A gateway and an issuer that serve all they are asked for.
+    pub(crate) fn answer(&mut self) {
+        let names: Vec<Name> = self.objects.keys().cloned().collect();
+        for name in names {
+            let status = match name.0.as_str() {
+                "Gateway" => self.gateway_status(&name),
+                "ListenerSet" => self.set_status(&name),
+                "HTTPRoute" | "TLSRoute" => route_status(&self.objects[&name]),
+                "Certificate" => {
+                    let generation = &self.objects[&name]["metadata"]["generation"];
+                    json!({ "conditions": [{ "type": "Ready", "status": "True", "observedGeneration": generation }] })
+                }
+                _ => continue,
+            };
+            self.objects.get_mut(&name).expect("it is there")["status"] = status;
+        }
+    }
+
+    fn gateway_status(&self, name: &Name) -> Value {
+        let gateway = &self.objects[name];
+        json!({
+            "addresses": [{ "type": "IPAddress", "value": "192.0.2.1" }],
+            "conditions": conditions(gateway, &["Accepted", "Programmed"]),
+            "listeners": entries(gateway),
+        })
+    }
+
+    fn set_status(&self, name: &Name) -> Value {
+        let set = &self.objects[name];
+        let parent = &set["spec"]["parentRef"];
+        let gateway = ("Gateway".to_owned(), text(&parent["namespace"]), text(&parent["name"]));
+        let Some(gateway) = self.objects.get(&gateway) else { return Value::Null };
+        let namespaces = &gateway["spec"]["allowedListeners"]["namespaces"];
+        let labels = &self.objects[&("Namespace".to_owned(), String::new(), name.1.clone())]["metadata"]["labels"];
+        let selected = || {
+            let selector = namespaces["selector"]["matchLabels"].as_object().expect("a selector by labels");
+            selector.iter().all(|(key, value)| labels[key] == *value)
+        };
+        if namespaces["from"] == "All" || namespaces["from"] == "Selector" && selected() {
+            json!({ "conditions": conditions(set, &["Accepted", "Programmed"]), "listeners": entries(set) })
+        } else {
+            let mut refused = conditions(set, &["Accepted"]);
+            refused[0]["status"] = "False".into();
+            refused[0]["reason"] = "NotAllowed".into();
+            json!({ "conditions": refused })
+        }
+    }
+}
+
+fn entries(object: &Value) -> Vec<Value> {
+    let listeners = object["spec"]["listeners"].as_array().expect("listeners");
+    let entry = |listener: &Value| {
+        json!({
+            "name": listener["name"],
+            "attachedRoutes": 1,
+            "conditions": conditions(object, &["Accepted", "Programmed", "ResolvedRefs"]),
+        })
+    };
+    listeners.iter().map(entry).collect()
+}
+
+fn route_status(route: &Value) -> Value {
+    let parents = route["spec"]["parentRefs"].as_array().expect("parents").iter();
+    let parent = |parent: &Value| {
+        json!({
+            "parentRef": parent,
+            "controllerName": "test.example/gateway",
+            "conditions": conditions(route, &["Accepted", "ResolvedRefs"]),
+        })
+    };
+    json!({ "parents": parents.map(parent).collect::<Vec<_>>() })
+}
+
+fn conditions(object: &Value, types: &[&str]) -> Value {
+    let condition = |type_: &&str| {
+        json!({
+            "type": type_, "status": "True", "reason": type_, "message": "",
+            "observedGeneration": object["metadata"]["generation"],
+            "lastTransitionTime": "2026-08-01T12:00:00Z",
+        })
+    };
+    types.iter().map(condition).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,339 @@
+//! A cluster in memory: what is applied to it is merged as an API server would, and a gateway that serves everything
+//! answers when it is asked to.
+
+mod answer;
+mod report;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use portreeve_names::HostPattern;
+use portreeve_plan::claim::GatewayName;
+use portreeve_plan::{
+    Config, ObjectRef, Plan, TenantApi, TenantApps, TlsRouteVersion, World, Zone, audit, merge, plan,
+};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+pub(crate) use report::{first_plan, news, outcome};
+
+/// The settings of a case: its first document, of kind `Case`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    kind: String,
+    now: Option<Timestamp>,
+    cluster_issuer: Option<String>,
+    zones: Vec<ZoneSetting>,
+    tenant_api: Option<ApiSetting>,
+    tenant_apps: Option<AppsSetting>,
+    without: Vec<String>,
+    tls_route_version: Option<String>,
+    failed_dials: Vec<DialSetting>,
+    /// Whether the gateway answers; by default it serves everything.
+    #[serde(default)]
+    pub(crate) silent: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ZoneSetting {
+    names: String,
+    namespaces: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ApiSetting {
+    gateway: String,
+    section: Option<String>,
+    domain: String,
+    external_dns_target: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AppsSetting {
+    gateway: String,
+    domain: String,
+    cluster_issuer: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DialSetting {
+    gateway: String,
+    port: u16,
+    why: String,
+}
+
+/// Names an object without its version.
+pub(crate) type Name = (String, String, String);
+
+/// Every object as its author wrote it, and as it is now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cluster {
+    pub(crate) settings: Settings,
+    authored: BTreeMap<Name, Value>,
+    pub(crate) objects: BTreeMap<Name, Value>,
+}
+
+impl Cluster {
+    /// Reads a case.
+    pub(crate) fn read(yaml: &str) -> Self {
+        let mut cluster = Self::default();
+        for mut document in serde_saphyr::from_multiple::<Value>(yaml).expect("a case is YAML") {
+            if document["kind"] == "Case" {
+                cluster.settings = serde_json::from_value(document).expect("the settings of a case");
+                continue;
+            }
+            let name = name_of(&document);
+            admit(&name, &mut document);
+            assert!(cluster.authored.insert(name.clone(), document.clone()).is_none(), "{name:?} is there twice");
+            cluster.objects.insert(name, document);
+        }
+        cluster
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.settings.now.unwrap_or_else(|| "2026-08-01T12:00:00Z".parse().expect("a time"))
+    }
+
+    /// Adds an object as its author wrote it, unless one of that name is there.
+    pub(crate) fn author(&mut self, mut object: Value) {
+        let name = name_of(&object);
+        admit(&name, &mut object);
+        if !self.authored.contains_key(&name) {
+            self.authored.insert(name.clone(), object.clone());
+            self.objects.insert(name, object);
+        }
+    }
+
+    /// Its author changes the spec of an object.
+    pub(crate) fn edit(&mut self, object: &Value) {
+        let name = name_of(object);
+        for stored in [self.authored.get_mut(&name), self.objects.get_mut(&name)].into_iter().flatten() {
+            stored["spec"] = object["spec"].clone();
+            let generation = stored["metadata"]["generation"].as_i64().unwrap_or_default();
+            stored["metadata"]["generation"] = (generation + 1).into();
+        }
+    }
+
+    /// Its author takes an object away.
+    pub(crate) fn withdraw(&mut self, kind: &str, namespace: &str, name: &str) {
+        let name = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+        self.authored.remove(&name);
+        self.objects.remove(&name);
+    }
+
+    pub(crate) fn set_issuer(&mut self, issuer: Option<&str>) {
+        self.settings.cluster_issuer = issuer.map(str::to_owned);
+    }
+
+    /// The same cluster, with the statuses of owners, before anything was made in it.
+    pub(crate) fn forget_what_was_made(&self) -> Self {
+        let mut fresh = Self { settings: self.settings.clone(), ..Self::default() };
+        for (name, object) in &self.authored {
+            let mut object = object.clone();
+            object["status"] = self.objects[name]["status"].clone();
+            fresh.authored.insert(name.clone(), object.clone());
+            fresh.objects.insert(name.clone(), object);
+        }
+        fresh
+    }
+
+    /// Specs, labels and annotations of everything.
+    pub(crate) fn essence(&self) -> BTreeMap<Name, Value> {
+        let essence = |object: &Value| {
+            let metadata = &object["metadata"];
+            json!({
+                "spec": object["spec"],
+                "metadata": [metadata["labels"], metadata["annotations"], metadata["ownerReferences"]],
+            })
+        };
+        self.objects.iter().map(|(name, object)| (name.clone(), essence(object))).collect()
+    }
+
+    /// The world as a planner sees it.
+    pub(crate) fn world(&self) -> World {
+        let settings = &self.settings;
+        let mut world = World { now: self.now(), config: settings.config(), ..World::default() };
+        world.served.listener_sets = !settings.lacks("ListenerSet");
+        world.served.certificates = !settings.lacks("Certificate");
+        world.served.tls_routes = match settings.tls_route_version.as_deref() {
+            _ if settings.lacks("TLSRoute") => None,
+            Some("v1alpha2") => Some(TlsRouteVersion::V1Alpha2),
+            _ => Some(TlsRouteVersion::V1),
+        };
+        world.failed_dials =
+            settings.failed_dials.iter().map(|dial| ((gateway(&dial.gateway), dial.port), dial.why.clone())).collect();
+        world.apps = self.all("NebariApp");
+        world.tenants = self.all("Tenant");
+        world.namespaces = self.all("Namespace");
+        world.services = self.all("Service");
+        world.endpoint_slices = self.all("EndpointSlice");
+        world.secrets = self.all("Secret");
+        world.gateway_classes = self.all("GatewayClass");
+        world.gateways = self.all("Gateway");
+        world.listener_sets = self.all("ListenerSet");
+        world.http_routes = self.all("HTTPRoute");
+        world.tls_routes = self.all("TLSRoute");
+        world.reference_grants = self.all("ReferenceGrant");
+        world.certificates = self.all("Certificate");
+        world.security_policies = self.all("SecurityPolicy");
+        world
+    }
+
+    fn all<T: DeserializeOwned>(&self, kind: &str) -> Vec<Arc<T>> {
+        let objects = self.objects.iter().filter(|((found, ..), _)| found == kind);
+        let parse = |(name, object): (&Name, &Value)| {
+            Arc::new(serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{name:?}: {error}")))
+        };
+        objects.map(parse).collect()
+    }
+
+    /// Carries a plan out.
+    pub(crate) fn execute(&mut self, plan: &Plan) {
+        for apply in &plan.apply {
+            let name = key(&apply.object);
+            let merged = merge::apply(self.authored.get(&name), &apply.body);
+            self.put(name, merged, &merge::managed_fields(&apply.body));
+        }
+        for object in plan.delete.iter().chain(&plan.release) {
+            self.objects.remove(&key(object)).expect("what is deleted is there");
+            self.authored.remove(&key(object));
+        }
+        for write in &plan.statuses {
+            self.objects.get_mut(&key(&write.object)).expect("what gets a status is there")["status"] =
+                write.status.clone();
+        }
+    }
+
+    fn put(&mut self, name: Name, mut object: Value, managed_fields: &Value) {
+        let before = self.objects.get(&name);
+        let generation = match before {
+            Some(before) => {
+                let changed = before["spec"] != object["spec"];
+                before["metadata"]["generation"].as_i64().unwrap_or_default() + i64::from(changed)
+            }
+            None => 1,
+        };
+        if let Some(before) = before {
+            for field in ["uid", "creationTimestamp"] {
+                object["metadata"][field] = before["metadata"][field].clone();
+            }
+            object["status"] = before["status"].clone();
+        } else {
+            object["metadata"]["uid"] = uid(&name).into();
+            object["metadata"]["creationTimestamp"] = self.now().to_string().into();
+        }
+        object["metadata"]["generation"] = generation.into();
+        object["metadata"]["managedFields"] = json!([managed_fields]);
+        self.objects.insert(name, object);
+    }
+}
+
+impl Settings {
+    fn config(&self) -> Config {
+        let zone = |zone: &ZoneSetting| Zone {
+            names: HostPattern::parse(&zone.names).expect("names of a zone"),
+            namespaces: zone.namespaces.clone(),
+        };
+        Config {
+            cluster_issuer: self.cluster_issuer.clone(),
+            zones: self.zones.iter().map(zone).collect(),
+            tenant_api: self.tenant_api.as_ref().map(|api| TenantApi {
+                gateway_namespace: gateway(&api.gateway).namespace.to_string(),
+                gateway_name: gateway(&api.gateway).name.to_string(),
+                section: api.section.clone(),
+                domain: api.domain.clone(),
+                external_dns_target: api.external_dns_target.clone(),
+            }),
+            tenant_apps: self.tenant_apps.as_ref().map(|apps| TenantApps {
+                gateway_namespace: gateway(&apps.gateway).namespace.to_string(),
+                gateway_name: gateway(&apps.gateway).name.to_string(),
+                domain: apps.domain.clone(),
+                cluster_issuer: apps.cluster_issuer.clone(),
+            }),
+        }
+    }
+
+    fn lacks(&self, kind: &str) -> bool {
+        self.without.iter().any(|one| one == kind)
+    }
+}
+
+fn gateway(text: &str) -> GatewayName {
+    let (namespace, name) = text.split_once('/').expect("a Gateway as namespace/name");
+    GatewayName::new(namespace, name)
+}
+
+/// What an API server fills in.
+fn admit(name: &Name, object: &mut Value) {
+    let metadata = object["metadata"].as_object_mut().expect("metadata");
+    metadata.entry("uid").or_insert_with(|| uid(name).into());
+    metadata.entry("generation").or_insert_with(|| 1.into());
+}
+
+fn uid((kind, namespace, name): &Name) -> String {
+    format!("uid of {kind} {namespace}/{name}")
+}
+
+fn name_of(object: &Value) -> Name {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (text(&object["kind"]), text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
+}
+
+pub(crate) fn key(object: &ObjectRef) -> Name {
+    (object.kind.clone(), object.namespace.clone().unwrap_or_default(), object.name.clone())
+}
+
+/// The same world in another order.
+pub(crate) fn shuffled(mut world: World, by: usize) -> World {
+    fn turn<T>(list: &mut [T], by: usize) {
+        list.reverse();
+        if !list.is_empty() {
+            list.rotate_left(by % list.len());
+        }
+    }
+    turn(&mut world.apps, by);
+    turn(&mut world.tenants, by);
+    turn(&mut world.namespaces, by);
+    turn(&mut world.services, by);
+    turn(&mut world.endpoint_slices, by);
+    turn(&mut world.secrets, by);
+    turn(&mut world.gateways, by);
+    turn(&mut world.listener_sets, by);
+    turn(&mut world.http_routes, by);
+    turn(&mut world.tls_routes, by);
+    turn(&mut world.reference_grants, by);
+    turn(&mut world.certificates, by);
+    turn(&mut world.security_policies, by);
+    world
+}
+
+/// Carries out what is planned. Deletions may let an owner go, which is one plan more; then nothing is due (law 1).
+pub(crate) fn settle(cluster: &mut Cluster) {
+    let mut next = lawful_plan(&cluster.world());
+    for _ in 0..2 {
+        let leaves = !next.delete.is_empty() || !next.release.is_empty();
+        cluster.execute(&next);
+        next = lawful_plan(&cluster.world());
+        if !leaves {
+            break;
+        }
+    }
+    assert!(next.is_empty(), "law 1: a second plan is not empty: {next:#?}");
+}
+
+/// The plan of a world, whatever its order (law 2), without a fault (law 3).
+pub(crate) fn lawful_plan(world: &World) -> Plan {
+    let planned = plan(world);
+    for by in 0..3 {
+        assert_eq!(plan(&shuffled(world.clone(), by)), planned, "law 2: the order of the input matters");
+    }
+    assert_eq!(audit(world, &planned), [], "law 3: the plan has faults");
+    planned
+}
