@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
+use std::time::Duration;
 
 use portreeve_gateway::{AccessRecord, Observer};
 use serde_json::{Value, json};
@@ -15,46 +16,56 @@ use crate::cli::LogFormat;
 /// How many lines may wait for a slow terminal or disk; the next ones are counted instead.
 const MAX_WAITING: usize = 4096;
 
+/// How long a program that ends waits for its last lines.
+const FLUSH_TIME: Duration = Duration::from_secs(1);
+
 /// Writes lines to standard output in the order in which they are given, without keeping their givers waiting.
 #[derive(Debug)]
 pub struct Lines {
-    sender: SyncSender<String>,
+    sender: SyncSender<Item>,
     /// How many lines did not fit since the last one that did.
     missed: AtomicU64,
 }
 
-/// Ends when all [`Lines`] are dropped and written.
-#[derive(Debug)]
-pub struct Writer(JoinHandle<()>);
+/// What the writer is given.
+enum Item {
+    Line(String),
+    /// Everything before this is written.
+    Mark(SyncSender<()>),
+}
 
 impl Lines {
-    /// Starts the writer.
-    pub fn start() -> io::Result<(Arc<Self>, Writer)> {
-        let (sender, lines) = sync_channel::<String>(MAX_WAITING);
-        let writer = thread::Builder::new().name("portreeve-output".to_owned()).spawn(move || {
-            for line in lines {
-                // Output that nobody reads any more is no reason to stop serving.
-                let _ = writeln!(io::stdout().lock(), "{line}");
+    /// Starts the writer, a thread that ends with the value.
+    pub fn start() -> io::Result<Self> {
+        let (sender, items) = sync_channel(MAX_WAITING);
+        thread::Builder::new().name("portreeve-output".to_owned()).spawn(move || {
+            for item in items {
+                // Output that nobody reads any more is no reason to stop serving, nor is a mark that nobody awaits.
+                let _ = match item {
+                    Item::Line(line) => writeln!(io::stdout().lock(), "{line}").is_ok(),
+                    Item::Mark(reached) => reached.send(()).is_ok(),
+                };
             }
         })?;
-        Ok((Arc::new(Self { sender, missed: AtomicU64::new(0) }), Writer(writer)))
+        Ok(Self { sender, missed: AtomicU64::new(0) })
     }
 
     /// Writes a line, or counts it where the writer cannot keep up.
     pub fn write(&self, line: String) {
         let missed = self.missed.swap(0, Ordering::Relaxed);
         let line = if missed == 0 { line } else { format!("{line} (and {missed} lines that could not be written)") };
-        if self.sender.try_send(line).is_err() {
+        if self.sender.try_send(Item::Line(line)).is_err() {
             self.missed.fetch_add(missed + 1, Ordering::Relaxed);
         }
     }
-}
 
-impl Writer {
-    /// Waits until everything is written; all [`Lines`] must be gone.
-    pub fn finish(self) {
-        // A writer that panicked has said so.
-        let _ = self.0.join();
+    /// Waits until everything is written, for a second at most.
+    pub fn flush(&self) {
+        let (reached, mark) = sync_channel(1);
+        if self.sender.try_send(Item::Mark(reached)).is_ok() {
+            // A reader that is slower than this has to do without.
+            let _ = mark.recv_timeout(FLUSH_TIME);
+        }
     }
 }
 
@@ -131,8 +142,6 @@ fn json(record: &AccessRecord) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use http::{Method, StatusCode};
     use portreeve_gateway::{Outcome, RequestRecord, Traffic};
     use portreeve_names::Hostname;

@@ -74,6 +74,9 @@ pub struct UpArgs {
     #[command(flatten)]
     pub input: InputArgs,
     /// How to print what happens
+    ///
+    /// As text, changes go to standard error, connections and requests to standard output; as JSON, everything goes to
+    /// standard output.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
     /// How many seconds open connections may go on after the first SIGINT or SIGTERM

@@ -11,14 +11,14 @@ use crate::access_log::{AccessLog, Lines};
 use crate::changes::{Change, changes};
 use crate::cli::{LogFormat, UpArgs};
 use crate::exit::Exit;
-use crate::standalone::{Snapshot, Standalone};
+use crate::standalone::{Snapshot, Standalone, StartError};
 use crate::text::Style;
 
 /// Runs the command until a signal comes.
 pub async fn run(arguments: UpArgs) -> anyhow::Result<Exit> {
     let (format, drain) = (arguments.log_format, arguments.drain());
     let input = arguments.input.into_input(|name| std::env::var_os(name))?;
-    let (lines, writer) = Lines::start().context("failed to start a thread")?;
+    let lines = Arc::new(Lines::start().context("failed to start a thread")?);
     let out = Out { lines: lines.clone(), format };
     let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?;
@@ -33,7 +33,7 @@ pub async fn run(arguments: UpArgs) -> anyhow::Result<Exit> {
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,
             alive = snapshots.changed() => {
-                alive.context("Portreeve failed, which is a fault of Portreeve")?;
+                alive.map_err(|_| StartError::Fault)?;
                 let after = snapshots.borrow_and_update().clone();
                 out.changes(changes(&before, &after));
                 before = after;
@@ -49,12 +49,12 @@ pub async fn run(arguments: UpArgs) -> anyhow::Result<Exit> {
     if cut > 0 {
         eprintln!("{cut} connections were cut");
     }
-    drop(out);
-    writer.finish();
+    out.lines.flush();
     Ok(Exit::Good)
 }
 
-/// Where lines go.
+/// Where lines go: in text the table and access lines to standard output and changes to standard error, in JSON
+/// everything to standard output.
 struct Out {
     lines: Arc<Lines>,
     format: LogFormat,
@@ -85,7 +85,7 @@ impl Out {
     fn changes(&self, changes: Vec<Change>) {
         for change in changes {
             match self.format {
-                LogFormat::Text => self.lines.write(format!("{} {}", crate::now(), change.text)),
+                LogFormat::Text => eprintln!("{} {}", crate::now(), change.text),
                 LogFormat::Json => {
                     let line = json!({"type": "change", "time": crate::now(), "severity": change.severity, "text": change.text});
                     self.lines.write(line.to_string());

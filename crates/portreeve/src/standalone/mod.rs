@@ -50,8 +50,8 @@ pub enum StartError {
     /// The system gives no thread.
     #[error("failed to start a thread")]
     Thread(#[from] std::io::Error),
-    /// The thread ended before it had anything to say; the panic message says why.
-    #[error("Portreeve failed while it started, which is a fault of Portreeve")]
+    /// The thread that decides has ended by itself; its panic message says why.
+    #[error("Portreeve broke down, which is a fault of Portreeve")]
     Fault,
 }
 
