@@ -69,7 +69,8 @@ pub fn rows(world: &World, table: &Table, sockets: &SocketStates) -> Vec<Row> {
 fn row(object: &ObjectRef, value: &Value, routed: &RoutedNames, sockets: &SocketStates) -> Row {
     let conditions = &value["status"]["conditions"];
     let ((state, reason, message), names) = match object.kind.as_str() {
-        "NebariApp" | "Tenant" => (condition(conditions, "Ready"), claimed_names(value, sockets)),
+        "NebariApp" => (condition(conditions, "Ready"), claimed_names(value, sockets)),
+        "Tenant" => (tenant_condition(&value["status"]), claimed_names(value, sockets)),
         "Gateway" => (condition(conditions, "Programmed"), gateway_names(object, value, sockets)),
         "ListenerSet" => (condition(conditions, "Programmed"), with_asked(value, Vec::new())),
         _ => {
@@ -118,6 +119,13 @@ fn condition(conditions: &Value, kind: &str) -> (State, String, String) {
         _ => State::Pending,
     };
     (state, text("reason"), text("message"))
+}
+
+/// A tenant says of itself that it is not ready while it is still being made.
+fn tenant_condition(status: &Value) -> (State, String, String) {
+    let (state, reason, message) = condition(&status["conditions"], "Ready");
+    let is_underway = matches!(status["phase"].as_str(), Some("Pending" | "Provisioning"));
+    (if is_underway { State::Pending } else { state }, reason, message)
 }
 
 /// The worst condition of all parents.
@@ -262,6 +270,14 @@ mod tests {
         assert_eq!(state(json!([parent("True", "True")])).0, State::Ready);
         assert_eq!(state(json!([parent("True", "True"), parent("True", "False")])), (State::Refused, "R".into()));
         assert_eq!(state(json!([])), (State::Refused, "NoParent".into()));
+    }
+
+    #[test]
+    fn a_tenant_that_is_being_made_is_not_refused() {
+        let status =
+            |phase: &str| json!({"phase": phase, "conditions": [{"type": "Ready", "status": "False", "reason": "R"}]});
+        assert_eq!(tenant_condition(&status("Provisioning")).0, State::Pending);
+        assert_eq!(tenant_condition(&status("Failed")).0, State::Refused);
     }
 
     #[test]

@@ -64,7 +64,8 @@ impl fmt::Display for BackendEndpoint {
     }
 }
 
-/// Adds what the objects need and nobody wrote: endpoints of `--backend`, then the namespaces of all.
+/// Adds what the objects need and nobody wrote: endpoints of `--backend`, then the namespaces of all, but for those that
+/// are made for tenants.
 ///
 /// The endpoints of a Service that `--backend` names are those of `--backend` alone.
 pub fn assume(objects: &mut Objects, backends: &[BackendEndpoint]) {
@@ -85,7 +86,10 @@ pub fn assume(objects: &mut Objects, backends: &[BackendEndpoint]) {
             objects.insert(object, slice);
         }
     }
-    let namespaces: BTreeSet<_> = objects.keys().filter_map(|object| object.namespace.clone()).collect();
+    let tenants = objects.keys().filter(|object| object.kind == "Tenant");
+    let of_tenants: BTreeSet<_> = tenants.map(|tenant| names::tenant::default_namespace(&tenant.name)).collect();
+    let mut namespaces: BTreeSet<_> = objects.keys().filter_map(|object| object.namespace.clone()).collect();
+    namespaces.retain(|namespace| !of_tenants.contains(namespace));
     for name in namespaces {
         let object = object("v1", "Namespace", None, &name);
         objects.entry(object).or_insert_with_key(|object| value(object, &json!({})));

@@ -56,6 +56,14 @@ fn namespaces_that_objects_use_are_there() {
 }
 
 #[test]
+fn the_namespace_of_a_tenant_is_not_assumed_but_made() {
+    let tenant = "---\napiVersion: kubespaces.io/v1alpha1\nkind: Tenant\nmetadata: {name: blue}\nspec: {owner: me}\n";
+    let mut objects = objects(&[tenant, "---\n", &SERVICE.replace("team", "kubespaces-tenant-blue")].concat());
+    assume(&mut objects, &[]);
+    assert!(objects.keys().all(|object| object.kind != "Namespace"), "{:?}", names(&objects));
+}
+
+#[test]
 fn a_backend_takes_the_place_of_the_endpoints_that_are_written() {
     let mut objects = objects(SERVICE);
     assume(&mut objects, &["team/hub:80=127.0.0.1:3000".parse().unwrap(), "team/hub=127.0.0.1:4000".parse().unwrap()]);

@@ -135,3 +135,7 @@ fn writes_of(plan: &Plan) -> impl Iterator<Item = String> {
     let statuses = plan.statuses.iter().map(|write| format!("status of {}", write.object));
     applies.chain(deletes).chain(statuses)
 }
+
+#[cfg(test)]
+#[path = "converge_tests.rs"]
+mod tests;

@@ -105,6 +105,9 @@ impl World {
 
     /// What server-side apply does; returns whether that changed anything.
     pub fn apply(&mut self, apply: &Apply) -> Result<bool, Refused> {
+        if owns_nothing(&apply.body) {
+            return self.delete(&apply.object);
+        }
         let entry = self.entries.entry(apply.object.clone()).or_insert_with(|| Entry::new(None));
         if entry.applied.as_ref() == Some(&apply.body) {
             return Ok(false);
@@ -266,6 +269,14 @@ impl Entry {
             shown["status"] = status.clone();
         }
     }
+}
+
+/// Whether a body has no field to own: its applier lets go of the object.
+fn owns_nothing(body: &Value) -> bool {
+    let fields = &merge::managed_fields(body)["fieldsV1"];
+    fields
+        .as_object()
+        .is_none_or(|fields| fields.iter().all(|(name, value)| name == "f:metadata" && *value == json!({})))
 }
 
 /// What `metadata.generation` counts the changes of.
