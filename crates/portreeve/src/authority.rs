@@ -96,7 +96,11 @@ impl Authority {
                 authority
             }
         };
-        state.write_bytes(CA_CERTIFICATE, Secrecy::Public, authority.ca.certificate.as_bytes())?;
+        let certificate = authority.ca.certificate.as_bytes();
+        // A disk that has become full is no reason not to start.
+        if !std::fs::read(state.path().join(CA_CERTIFICATE)).is_ok_and(|shown| shown == certificate) {
+            state.write_bytes(CA_CERTIFICATE, Secrecy::Public, certificate)?;
+        }
         Ok(authority)
     }
 

@@ -101,7 +101,7 @@ pub struct TraceArgs {
     /// What to look at.
     #[command(flatten)]
     pub input: InputArgs,
-    /// What is asked for, as http://HOST[:PORT][/PATH] or https://…
+    /// What is asked for: an http:// or https:// URL, with a port and a path if need be
     #[arg(conflicts_with_all = ["port", "sni"], required_unless_present = "port")]
     pub url: Option<String>,
     /// The port that is connected to: one that listeners name, or the one that it is served on

@@ -4,14 +4,15 @@ pub mod plan;
 pub mod trace;
 pub mod up;
 
-use std::io;
+use std::io::{self, IsTerminal};
 
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::manifest::Finding;
-use crate::offline::OfflineError;
-use crate::report::{Row, State};
+use crate::input::Input;
+use crate::manifest::{Finding, Severity};
+use crate::offline::{Offline, OfflineError, offline};
+use crate::report::{Row, ServedName, State};
 use crate::standalone::StartError;
 use crate::text::Style;
 
@@ -35,9 +36,7 @@ pub fn status_table(rows: &[Row], style: Style) -> String {
     let mut table = style.table(&["OWNER", "NAMES", "ADDRESS", "STATE", "REASON"]);
     for row in rows {
         let names: Vec<_> = row.names.iter().map(|name| name.name.clone()).collect();
-        let address = |name: &crate::report::ServedName| {
-            name.address.map_or_else(|| "-".to_owned(), |address| address.to_string())
-        };
+        let address = |name: &ServedName| name.address.map_or_else(|| "-".to_owned(), |address| address.to_string());
         let addresses: Vec<_> = row.names.iter().map(address).collect();
         let state = format!("{} {}", style.mark(row.state == State::Ready), row.state);
         table.add_row([row.subject(), names.join("\n"), addresses.join("\n"), state, reason(row)]);
@@ -53,9 +52,17 @@ fn reason(row: &Row) -> String {
     }
 }
 
-/// Says on standard error what there is to say about manifests.
-fn tell(findings: &[Finding]) {
-    for finding in findings {
+/// What would be for these manifests; whoever waits at a terminal is told what for.
+fn look(input: &Input) -> Result<Offline, OfflineError> {
+    if io::stderr().is_terminal() {
+        eprintln!("reading {}", input.manifests.display());
+    }
+    offline(input, crate::now())
+}
+
+/// Says on standard error what is wrong with manifests.
+fn complain(findings: &[Finding]) {
+    for finding in findings.iter().filter(|finding| finding.severity != Severity::Info) {
         eprintln!("{finding}");
     }
 }

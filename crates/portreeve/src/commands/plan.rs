@@ -6,11 +6,11 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{print_json, status_table, tell};
+use super::{look, print_json, status_table};
 use crate::cli::{Output, PlanArgs};
 use crate::exit::Exit;
 use crate::manifest::Finding;
-use crate::offline::{Offline, offline};
+use crate::offline::Offline;
 use crate::report::{Row, State, rows};
 use crate::text::Style;
 use crate::world::World;
@@ -31,9 +31,11 @@ struct Printed<'a> {
 /// Runs the command.
 pub fn run(arguments: PlanArgs) -> anyhow::Result<Exit> {
     let input = arguments.input.into_input(|name| std::env::var_os(name))?;
-    let planned = offline(&input, crate::now())?;
+    let planned = look(&input)?;
     let rows = rows(&planned.world, &planned.converged.table, &planned.sockets);
-    tell(&planned.findings);
+    for finding in &planned.findings {
+        eprintln!("{finding}");
+    }
     let warnings: Vec<_> =
         planned.converged.warnings.iter().map(|warning| format!("{}: {}", warning.subject, warning.message)).collect();
     for warning in &warnings {

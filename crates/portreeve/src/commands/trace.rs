@@ -9,11 +9,10 @@ use portreeve_attach::{Question, RequestQuestion, Trace, trace};
 use portreeve_names::Hostname;
 use serde::Serialize;
 
-use super::{print_json, tell};
+use super::{complain, look, print_json};
 use crate::cli::{Output, TraceArgs};
 use crate::exit::Exit;
 use crate::manifest::Finding;
-use crate::offline::offline;
 use crate::report::SocketStates;
 use crate::text::Style;
 
@@ -42,8 +41,8 @@ struct Printed<'a> {
 pub fn run(arguments: TraceArgs) -> anyhow::Result<Exit> {
     let mut question = question(&arguments)?;
     let input = arguments.input.into_input(|name| std::env::var_os(name))?;
-    let found = offline(&input, crate::now())?;
-    tell(&found.findings);
+    let found = look(&input)?;
+    complain(&found.findings);
     if let Some(note) = look_behind_the_map(&mut question, &found.sockets) {
         eprintln!("{note}");
     }
