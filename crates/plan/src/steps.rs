@@ -24,7 +24,7 @@ pub fn plan(world: &World) -> Plan {
     let gone = prune(&view, &wanted, &cases.staying());
     let settled = Settled { view: &view, judgement: &judgement, bodies: &wanted.bodies, drifts: &drifts };
     let mut plan = status(&settled, &cases, &made);
-    plan.apply = applies(&wanted.bodies, &drifts);
+    plan.apply = applies(wanted.bodies, &drifts);
     plan.delete = gone.iter().map(|(key, _)| key.object_ref(api_version(key.kind, world))).collect();
     plan.release = released(&gone, &cases.leaving()).into_iter().map(OwnerIdentity::object_ref).collect();
     plan
@@ -84,11 +84,11 @@ fn status(settled: &Settled<'_, '_>, cases: &Cases<'_>, made: &Made) -> Plan {
     plan
 }
 
-fn applies(bodies: &BTreeMap<Key, Value>, drifts: &BTreeMap<Key, Drift>) -> Vec<Apply> {
-    let due = bodies.iter().filter(|(key, _)| drifts.get(key).is_some_and(|drift| drift.due));
+fn applies(bodies: BTreeMap<Key, Value>, drifts: &BTreeMap<Key, Drift>) -> Vec<Apply> {
+    let due = bodies.into_iter().filter(|(key, _)| drifts.get(key).is_some_and(|drift| drift.due));
     let apply = due.map(|(key, body)| {
         let api_version = body["apiVersion"].as_str().unwrap_or_default();
-        Apply { object: key.object_ref(api_version), body: body.clone() }
+        Apply { object: key.object_ref(api_version), body }
     });
     apply.collect()
 }

@@ -83,12 +83,12 @@ fn validate(view: &View<'_>, app: &App<'_>) -> Option<Finding> {
         ("OIDC client Secret", derived::oidc_client_secret(app.name)),
         ("ListenerSet", derived::listener_set(app.name)),
     ];
-    names.into_iter().find(|(_, name)| name.len() > MAX_OBJECT_NAME).map(|(what, name)| too_long(what, &name))
+    names.into_iter().find(|(_, name)| name.len() > MAX_OBJECT_NAME).map(|(what, _)| too_long(what))
 }
 
-fn too_long(what: &str, name: &str) -> Finding {
+fn too_long(what: &str) -> Finding {
     Reason::ResourceNameTooLong
-        .because(format!("the name of the {what}, {name}, is longer than {MAX_OBJECT_NAME} characters"))
+        .because(format!("the name of its {what} would be longer than {MAX_OBJECT_NAME} characters"))
 }
 
 struct Lowering<'l, 'a> {
@@ -192,7 +192,7 @@ impl Lowering<'_, '_> {
             })
         };
         let route = derived::tls_route(self.app.name, entry.name);
-        let long = || (route.len() > MAX_OBJECT_NAME).then(|| too_long("TLSRoute", &route));
+        let long = || (route.len() > MAX_OBJECT_NAME).then(|| too_long("TLSRoute"));
         let refusal = self.port_reserved(entry.port).or_else(not_allowed).or_else(too_many).or_else(long);
         let twin = listeners.iter().find(|(_, name)| !names_taken.insert(name.clone()));
         refusal.or_else(|| {
