@@ -70,9 +70,6 @@ Examples:
 /// Arguments of `up`.
 #[derive(Debug, Args)]
 pub struct UpArgs {
-    /// What to serve.
-    #[command(flatten)]
-    pub input: InputArgs,
     /// How to print what happens
     ///
     /// As text, changes go to standard error, connections and requests to standard output; as JSON, everything goes to
@@ -82,27 +79,27 @@ pub struct UpArgs {
     /// How many seconds open connections may go on after the first SIGINT or SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub drain: u64,
+    /// What to serve.
+    #[command(flatten)]
+    pub input: InputArgs,
 }
 
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// What to plan for.
-    #[command(flatten)]
-    pub input: InputArgs,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
+    /// What to plan for.
+    #[command(flatten)]
+    pub input: InputArgs,
 }
 
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
 pub struct TraceArgs {
-    /// What to look at.
-    #[command(flatten)]
-    pub input: InputArgs,
     /// What is asked for: an http:// or https:// URL, with a port and a path if need be
-    #[arg(conflicts_with_all = ["port", "sni"], required_unless_present = "port")]
+    #[arg(index = 2, conflicts_with_all = ["port", "sni"], required_unless_present = "port")]
     pub url: Option<String>,
     /// The port that is connected to: one that listeners name, or the one that it is served on
     #[arg(long)]
@@ -119,6 +116,9 @@ pub struct TraceArgs {
     /// How to print it
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
+    /// What to look at.
+    #[command(flatten)]
+    pub input: InputArgs,
 }
 
 /// How to print a result.
@@ -145,7 +145,7 @@ pub enum LogFormat {
 #[derive(Debug, Args)]
 pub struct InputArgs {
     /// Directory of manifests (*.yaml, *.yml, *.json, at any depth), or a single file
-    #[arg(value_name = "DIR")]
+    #[arg(index = 1, value_name = "DIR")]
     pub manifests: PathBuf,
     /// Where state is kept [default: $XDG_STATE_HOME/portreeve/…, else ~/.local/state/portreeve/…]
     #[arg(long, value_name = "DIR")]
