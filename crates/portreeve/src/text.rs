@@ -6,6 +6,8 @@ use comfy_table::presets::{ASCII_BORDERS_ONLY_CONDENSED, UTF8_BORDERS_ONLY};
 use comfy_table::{ContentArrangement, Table};
 use terminal_size::{Width, terminal_size};
 
+use crate::report::State;
+
 /// What the place where output goes can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
@@ -36,11 +38,18 @@ impl Style {
 
     /// Whether something is as it should be.
     pub fn mark(self, is_good: bool) -> &'static str {
-        match (self.is_unicode, is_good) {
-            (true, true) => "✓",
-            (true, false) => "✗",
-            (false, true) => "ok",
-            (false, false) => "FAIL",
+        self.state_mark(if is_good { State::Ready } else { State::Refused })
+    }
+
+    /// Whether something is as it should be, as far as is known.
+    pub fn state_mark(self, state: State) -> &'static str {
+        match (self.is_unicode, state) {
+            (true, State::Ready) => "✓",
+            (true, State::Pending) => "…",
+            (true, State::Refused) => "✗",
+            (false, State::Ready) => "ok",
+            (false, State::Pending) => "..",
+            (false, State::Refused) => "FAIL",
         }
     }
 }

@@ -38,7 +38,7 @@ pub fn status_table(rows: &[Row], style: Style) -> String {
         let names: Vec<_> = row.names.iter().map(|name| name.name.clone()).collect();
         let address = |name: &ServedName| name.address.map_or_else(|| "-".to_owned(), |address| address.to_string());
         let addresses: Vec<_> = row.names.iter().map(address).collect();
-        let state = format!("{} {}", style.mark(row.state == State::Ready), row.state);
+        let state = format!("{} {}", style.state_mark(row.state), row.state);
         table.add_row([row.subject(), names.join("\n"), addresses.join("\n"), state, reason(row)]);
     }
     table.to_string()

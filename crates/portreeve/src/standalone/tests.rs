@@ -196,3 +196,32 @@ async fn what_cannot_be_started_says_why() {
     let error = Standalone::start(input, Arc::new(Silent)).await.unwrap_err();
     assert!(matches!(&error, StartError::Manifests(_)), "{error}");
 }
+
+const APP: &str = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {nebari.dev/managed: 'true'}}\n\
+    ---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\n\
+    metadata: {name: nebari-gateway, namespace: envoy-gateway-system}\n\
+    spec: {gatewayClassName: any, listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}\n\
+    ---\napiVersion: reconcilers.nebari.dev/v1\nkind: NebariApp\nmetadata: {name: hub, namespace: team}\n\
+    spec: {hostname: hub.test, service: {name: hub, port: 80}, routing: {tls: {enabled: false}}}\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn state_that_cannot_be_written_is_said_and_served_nevertheless() {
+    let bed = Bed::new().await;
+    let standalone = bed.start(&[]).await.unwrap();
+    // Stands for a full disk: the temporary file cannot be made.
+    let obstacle = bed.state().join(".claims.json.new");
+    fs::create_dir(&obstacle).unwrap();
+    bed.write("app.yaml", APP);
+    let snapshot = until(&standalone, |snapshot| !snapshot.problems.is_empty()).await;
+    assert!(
+        snapshot.problems[0].contains("failed to write") && snapshot.problems[0].contains("claims.json"),
+        "{:?}",
+        snapshot.problems
+    );
+    let address = snapshot.socket("envoy-gateway-system/nebari-gateway", 80).unwrap();
+    assert_eq!(get(address, "hub.test").await, "200");
+    // It is tried again without being asked.
+    fs::remove_dir(&obstacle).unwrap();
+    until(&standalone, |snapshot| snapshot.problems.is_empty()).await;
+    assert!(fs::read_to_string(bed.state().join("claims.json")).unwrap().contains("hub.test"));
+}
