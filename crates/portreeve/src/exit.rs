@@ -9,9 +9,9 @@ pub enum Exit {
     Good,
     /// 1: something is refused, not ready, or not reached; the output says what.
     Refused,
-    /// 2: the command line or a manifest cannot be used.
+    /// 2: the command line or a manifest cannot be used, or asks for one socket twice.
     BadInput,
-    /// 3: the command cannot do its work here: a socket is taken, or the state directory is in use or cannot be written.
+    /// 3: the command cannot do its work here: the state directory is in use, or cannot be read or written.
     Unable,
     /// 4: Portreeve itself is at fault.
     Fault,
@@ -24,8 +24,8 @@ pub const HELP: &str = "\
 Exit codes:
   0    everything is as it was asked for
   1    something is refused, not ready, or not reached
-  2    the command line or a manifest cannot be used
-  3    a socket is taken, or the state directory is in use or cannot be written
+  2    the command line or a manifest cannot be used, or asks for one socket twice
+  3    the state directory is in use, or cannot be read or written
   4    Portreeve itself is at fault
   130  stopped at once by a second signal";
 
