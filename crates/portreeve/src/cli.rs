@@ -33,6 +33,9 @@ pub struct RawArgs {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show the main job on loopback, with sample backends and real requests
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(DemoArgs),
     /// Serve a directory of manifests, and follow its changes
     #[command(after_help = UP_EXAMPLES)]
     Up(UpArgs),
@@ -43,6 +46,13 @@ pub enum Command {
     #[command(after_help = TRACE_EXAMPLES)]
     Trace(TraceArgs),
 }
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  portreeve demo
+  portreeve demo --once
+
+It stays up to be tried by hand, until Ctrl-C. Exit code 1 says that something did not go as it must.";
 
 const UP_EXAMPLES: &str = "\
 Examples:
@@ -66,6 +76,14 @@ Examples:
   portreeve trace ./manifests https://hub.example.com/lab
   portreeve trace ./manifests --port 8786 --sni daskgateway-team.0123abcd
   portreeve trace ./manifests --port 443 --sni a.example.com --gateway envoy-gateway-system/nebari-gateway";
+
+/// Arguments of `demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Exit when all has been shown, on ports that happen to be free
+    #[arg(long)]
+    pub once: bool,
+}
 
 /// Arguments of `up`.
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ pub mod changes;
 pub mod cli;
 mod clock;
 pub mod commands;
+pub mod demo;
 pub mod exit;
 pub mod input;
 pub mod kinds;

@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::Parser;
 use portreeve::cli::{Command, RawArgs};
 use portreeve::commands::{exit_of, plan, trace, up};
+use portreeve::demo;
 use portreeve::exit::Exit;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
@@ -29,14 +30,17 @@ fn run(command: Command) -> anyhow::Result<Exit> {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.install_default().map_err(|_| anyhow::anyhow!("a provider of cryptography is installed already"))?;
     match command {
-        Command::Up(arguments) => {
-            let runtime = Runtime::new().context("failed to start the threads of the gateway")?;
-            let exit = runtime.block_on(up::run(arguments));
-            // What a second signal has cut short is not waited for.
-            runtime.shutdown_background();
-            exit
-        }
+        Command::Demo(arguments) => serve(demo::run(arguments.once)),
+        Command::Up(arguments) => serve(up::run(arguments)),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Trace(arguments) => trace::run(arguments),
     }
+}
+
+fn serve(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    let runtime = Runtime::new().context("failed to start the threads of the gateway")?;
+    let exit = runtime.block_on(command);
+    // What a second signal has cut short is not waited for.
+    runtime.shutdown_background();
+    exit
 }
