@@ -58,11 +58,11 @@ pub(crate) struct Attachment {
 pub(crate) enum Refusal {
     #[error("{0} is not attached to its Gateway, so it has no listeners")]
     ParentRefused(String),
-    #[error("{parent} has no listener{wanted}, only {has}")]
-    NoMatchingParent { parent: String, wanted: String, has: String },
+    #[error("{parent} has no listener{wanted}{others}")]
+    NoMatchingParent { parent: String, wanted: String, others: String },
     #[error("{listeners}: no {kind} can be attached there")]
     Kind { kind: &'static str, listeners: String },
-    #[error("{listeners}: routes from namespace '{namespace}' are not allowed there, only from {allowed}")]
+    #[error("{listeners}: routes from namespace '{namespace}' are not allowed there{allowed}")]
     Namespace { namespace: String, listeners: String, allowed: String },
     #[error("{route_hosts}: no such name belongs to {listeners}")]
     Hostname { route_hosts: String, listeners: String },
@@ -247,8 +247,8 @@ impl<'r, 'a> Parents<'r, 'a> {
         reference: ParentRef<'a>,
         owner: usize,
     ) -> Result<Vec<Attachment>, Refusal> {
-        let named = self.named(reference, owner)?;
-        let allowing = self.allowing(route, &named)?;
+        let named = self.named(route, reference, owner)?;
+        let allowing = self.allowing(route, reference, &named)?;
         let hosts = hosts.as_ref().map_err(|error| Refusal::UnreadableHostname(error.clone()))?;
         let attachments = self.sharing_names(hosts, &allowing)?;
         match no_rule_left(rules) {
@@ -258,7 +258,7 @@ impl<'r, 'a> Parents<'r, 'a> {
     }
 
     /// The listeners that the reference means.
-    fn named(&self, reference: ParentRef<'a>, owner: usize) -> Result<Vec<usize>, Refusal> {
+    fn named(&self, route: &RouteSpec<'a>, reference: ParentRef<'a>, owner: usize) -> Result<Vec<usize>, Refusal> {
         let parent = &self.owners[owner];
         let parent_name = reference.within(parent.name().0).to_string();
         if parent.kind() == OwnerKind::ListenerSet && parent.refusal.is_some() {
@@ -273,31 +273,47 @@ impl<'r, 'a> Parents<'r, 'a> {
         if named.is_empty() {
             let section = reference.section.map(|section| format!(" '{section}'")).unwrap_or_default();
             let port = reference.port.map(|port| format!(" on port {port}")).unwrap_or_default();
-            let has = self.names(&parent.listeners.clone().collect::<Vec<_>>());
-            return Err(Refusal::NoMatchingParent { parent: parent_name, wanted: section + &port, has });
+            let open: Vec<_> = parent.listeners.clone().filter(|place| self.admits(route, *place)).collect();
+            let others = if open.is_empty() { String::new() } else { format!(", only {}", self.names(&open)) };
+            return Err(Refusal::NoMatchingParent { parent: parent_name, wanted: section + &port, others });
         }
         Ok(named)
     }
 
     /// Those of them that take this kind of route from this namespace.
-    fn allowing(&self, route: &RouteSpec<'a>, named: &[usize]) -> Result<Vec<usize>, Refusal> {
-        let namespace = name_of(route.metadata).0;
+    ///
+    /// A listener that is closed to the route's namespace may be another tenant's: what it is called and who may use it
+    /// is told only to who has named it.
+    fn allowing(
+        &self,
+        route: &RouteSpec<'a>,
+        reference: ParentRef<'a>,
+        named: &[usize],
+    ) -> Result<Vec<usize>, Refusal> {
         let takes_kind = |place: &usize| self.listeners[*place].kinds.contains(&route.kind);
         let of_kind: Vec<_> = named.iter().copied().filter(takes_kind).collect();
+        let is_told = |place: &usize| reference.section.is_some() || self.admits(route, *place);
         if of_kind.is_empty() {
-            return Err(Refusal::Kind { kind: route.kind.as_str(), listeners: self.names(named) });
+            let told: Vec<_> = named.iter().copied().filter(is_told).collect();
+            return Err(Refusal::Kind { kind: route.kind.as_str(), listeners: self.names(&told) });
         }
-        let admits = |place: &usize| {
-            let listener = &self.listeners[*place];
-            listener.routes_from.admits(self.index, self.owners[listener.owner].name().0, namespace)
-        };
-        let allowing: Vec<_> = of_kind.iter().copied().filter(admits).collect();
+        let allowing: Vec<_> = of_kind.iter().copied().filter(|place| self.admits(route, *place)).collect();
         if allowing.is_empty() {
-            let allowed = self.listeners[of_kind[0]].routes_from.to_string();
-            let listeners = self.names(&of_kind);
-            return Err(Refusal::Namespace { namespace: namespace.to_owned(), listeners, allowed });
+            let allowed = reference.section.map(|_| format!(", only from {}", self.listeners[of_kind[0]].routes_from));
+            return Err(Refusal::Namespace {
+                namespace: name_of(route.metadata).0.to_owned(),
+                listeners: self.names(if reference.section.is_some() { &of_kind } else { &[] }),
+                allowed: allowed.unwrap_or_default(),
+            });
         }
         Ok(allowing)
+    }
+
+    /// Whether a listener admits routes of this one's namespace.
+    fn admits(&self, route: &RouteSpec<'a>, place: usize) -> bool {
+        let listener = &self.listeners[place];
+        let namespace = name_of(route.metadata).0;
+        listener.routes_from.admits(self.index, self.owners[listener.owner].name().0, namespace)
     }
 
     /// Those of them that have host names in common with the route.
@@ -319,7 +335,11 @@ impl<'r, 'a> Parents<'r, 'a> {
 
     fn names(&self, places: &[usize]) -> String {
         let names = few(places.iter().map(|place| format!("'{}'", self.listeners[*place].name)), ", ");
-        if places.len() == 1 { format!("listener {names}") } else { format!("listeners {names}") }
+        match places.len() {
+            0 => "every listener".to_owned(),
+            1 => format!("listener {names}"),
+            _ => format!("listeners {names}"),
+        }
     }
 
     fn names_with_hosts(&self, places: &[usize]) -> String {

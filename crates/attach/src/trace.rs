@@ -38,8 +38,8 @@ pub struct RequestQuestion {
 
 /// The answer to a [`Question`]: the way hop by hop, up to the first that fails.
 ///
-/// The way forks where several Gateways have the port and where a rule has several backends; each branch then follows
-/// in turn and ends at its own first failure.
+/// The way forks where several Gateways have listeners for the name that are equally specific, and where a rule has
+/// several backends; each branch then follows in turn and ends at its own first failure.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Trace {
     /// Never empty.
@@ -116,11 +116,22 @@ impl<'w> Walk<'w> {
         if gateways.is_empty() {
             return vec![self.no_gateway()];
         }
-        let with_port: Vec<_> = gateways.iter().filter(|gateway| self.has_port(gateway)).collect();
+        let with_port: Vec<_> = gateways.iter().copied().filter(|gateway| self.has_port(gateway)).collect();
         if with_port.is_empty() {
             return vec![self.no_port(&gateways)];
         }
-        with_port.into_iter().flat_map(|gateway| self.through(gateway)).collect()
+        self.expecting(with_port).into_iter().flat_map(|gateway| self.through(gateway)).collect()
+    }
+
+    /// Those whose listeners are the most specific for the name: a client is sent to one of them by its address, and
+    /// that others have the port too is no failure.
+    fn expecting(&self, mut gateways: Vec<&'w Owner<'w>>) -> Vec<&'w Owner<'w>> {
+        let best_of = |gateway: &Owner<'_>| {
+            self.on_port(gateway).filter(|listener| self.has_name(listener)).map(|listener| &listener.hosts).max()
+        };
+        let best = gateways.iter().filter_map(|gateway| best_of(gateway)).max();
+        gateways.retain(|gateway| best_of(gateway) == best);
+        gateways
     }
 
     fn gateways(&self) -> impl Iterator<Item = &'w Owner<'w>> {

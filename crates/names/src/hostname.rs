@@ -137,7 +137,7 @@ mod tests {
         assert!(matches!(Hostname::parse("-a.b"), Err(InvalidHostname::Label { .. })));
         assert!(matches!(Hostname::parse("*.a.b"), Err(InvalidHostname::Label { .. })));
         assert!(matches!(Hostname::parse("192.0.2.7"), Err(InvalidHostname::IpAddress(_))));
-        assert!(matches!(Hostname::parse(&"a.".repeat(127)), Ok(_)));
+        assert!(Hostname::parse(&"a.".repeat(127)).is_ok());
         assert!(matches!(Hostname::parse(&"a.".repeat(128)), Err(InvalidHostname::TooLong(_))));
     }
 

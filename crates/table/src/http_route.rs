@@ -83,7 +83,7 @@ pub struct Redirect {
     pub hostname: Option<String>,
     /// Absent: the well-known port of `scheme` if that is given, else the listener's.
     pub port: Option<u16>,
-    /// 301 or 302.
+    /// 301, 302, 303, 307 or 308.
     pub status: u16,
 }
 

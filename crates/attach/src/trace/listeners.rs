@@ -83,12 +83,12 @@ impl<'w> Walk<'w> {
         Hop::good("Listener", listener.id.to_string(), few(findings.into_iter(), "; "))
     }
 
-    fn on_port(&self, gateway: &Owner<'_>) -> impl Iterator<Item = &'w Listener<'w>> {
+    pub(super) fn on_port(&self, gateway: &Owner<'_>) -> impl Iterator<Item = &'w Listener<'w>> {
         let port = self.question.port;
         self.listeners_of(gateway).filter(move |listener| listener.port == port)
     }
 
-    fn has_name(&self, listener: &Listener<'_>) -> bool {
+    pub(super) fn has_name(&self, listener: &Listener<'_>) -> bool {
         match &self.question.name {
             Some(name) => listener.hosts.matches(name),
             None => listener.hosts == portreeve_names::HostPattern::Any,
