@@ -12,7 +12,7 @@ use crate::run::{cargo, step};
 const ARROWS: &[(&str, &[&str])] = &[
     ("portreeve-names", &[]),
     ("portreeve-table", &["portreeve-names"]),
-    ("portreeve-api", &["portreeve-names"]),
+    ("portreeve-api", &[]),
     ("portreeve-schema", &[]),
     ("portreeve-attach", &["portreeve-names", "portreeve-table"]),
     ("portreeve-plan", &["portreeve-names", "portreeve-api"]),
@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// May use every crate of the workspace.
-const UNLISTED: &[&str] = &["portreeve", "xtask", "portreeve-e2e"];
+const UNLISTED: &[&str] = &["portreeve", "xtask"];
 
 /// Libraries that only some rooms may use, because they are what the others must not do.
 const GUARDED: &[(&str, &[&str])] = &[
