@@ -1,6 +1,6 @@
 //! Documents that follow from the code are as the code says.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may end it")]
+#![expect(clippy::unwrap_used, reason = "a helper of a test may end it")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
