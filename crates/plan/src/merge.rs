@@ -1,8 +1,8 @@
 //! What server-side apply makes of an object, for whoever holds the world in memory: the standalone shell, and tests.
 //!
-//! This is the part of the API server's behaviour that Portreeve's own bodies need. Maps merge deeply; the lists of
-//! [`LIST_KEY`] merge by their key; every other list is replaced. What Portreeve applied earlier and no longer wants must not be in `object` any
-//! more: merge each new body into the object as its author wrote it.
+//! This is the part of the API server's behaviour that Portreeve's own bodies need. Maps merge deeply; `listeners` merge
+//! by name and `ownerReferences` by uid; every other list is replaced. What Portreeve applied earlier and no longer wants
+//! must not be in `object` any more: merge each new body into the object as its author wrote it.
 
 use serde_json::{Map, Value, json};
 
