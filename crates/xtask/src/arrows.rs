@@ -29,7 +29,7 @@ const GUARDED: &[(&str, &[&str])] = &[
     ("notify", &[]),
     ("anyhow", &[]),
     ("k8s-openapi", &["portreeve-api", "portreeve-attach", "portreeve-plan", "portreeve-schema"]),
-    ("kube", &["portreeve-api", "portreeve-attach", "portreeve-plan", "portreeve-schema"]),
+    ("kube", &["portreeve-api", "portreeve-plan"]),
     ("gateway-api", &["portreeve-attach", "portreeve-plan"]),
 ];
 
