@@ -214,7 +214,8 @@ impl Audit<'_> {
         faults
     }
 
-    /// An app that demands sign-in at the gateway has routes only with a policy; a public route only beside its main one.
+    /// An app that demands sign-in at the gateway has routes only with a policy; it has a public route only beside its
+    /// main one.
     fn protection(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         for app in &self.view.world.apps {

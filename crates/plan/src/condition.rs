@@ -8,7 +8,8 @@ use crate::output::{Event, ObjectRef};
 
 /// Why something is as it is. One value feeds the condition and the event.
 ///
-/// `Ord` is precedence: of several that apply, the least is reported. First what is not so, then what is not known yet, then what is well.
+/// `Ord` is precedence: of several that apply, the least is reported. First what is not so, then what is not known yet,
+/// then what is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Reason {
     // === Not so: the spec or the platform's rules ===

@@ -72,9 +72,9 @@ impl Judgement {
         }
     }
 
-    /// What to record of these claims of one owner, in order of Gateway, port and name: new grants since now, known ones
-    /// since ever. A name that is still the owner's but has no place now keeps its former record, so that it is not lost
-    /// with the place.
+    /// What to record of these claims of one owner, in order of Gateway, port and name: new grants since now, known
+    /// ones since ever. A name that is still the owner's but has no place now keeps its former record, so that it is
+    /// not lost with the place.
     pub(crate) fn record(&self, claims: &[usize], before: Record<'_>, now: &Time) -> Vec<api::Claim> {
         let mut record: Vec<api::Claim> = claims.iter().filter_map(|claim| self.grant(*claim, now)).collect();
         for claim in claims.iter().filter(|claim| self.verdicts[**claim].holds_name()) {

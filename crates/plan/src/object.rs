@@ -163,7 +163,8 @@ impl Maker<'_> {
     /// Whether this is `owner`, for an object in `namespace`.
     pub(crate) fn is(&self, owner: OwnerIdentity<'_>, namespace: &str) -> bool {
         match *self {
-            Self::Uid(kind, uid) => kind == owner.kind && uid == owner.uid,
+            // An owner without a uid owns nothing; two of them would own each other's objects.
+            Self::Uid(kind, uid) => kind == owner.kind && uid == owner.uid && !uid.is_empty(),
             Self::AppLabel(value) => {
                 owner.kind == OwnerKind::NebariApp && owner.namespace == namespace && label_value(owner.name) == value
             }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use gateway_api::listenersets::ListenerSet;
 use jiff::{SignedDuration, Timestamp};
-use portreeve_api::{Condition, ServiceReference};
+use portreeve_api::ServiceReference;
 use serde_json::Value;
 
 use crate::acknowledgement::{is_answered, listener, set_entry, set_refusal};
@@ -37,8 +38,6 @@ pub(crate) struct WatchedListener<'s> {
     pub(crate) port: u16,
     /// The recorded generation in which the entry last changed.
     pub(crate) recorded: Option<i64>,
-    /// The condition that says how it was last seen.
-    pub(crate) previous: Option<&'s Condition>,
 }
 
 impl Alarm {
@@ -83,7 +82,7 @@ impl Settled<'_, '_> {
                 Some(Reason::ListenerNotProgrammed.because(format!("the gateway refuses the ListenerSet: {reason}")))
             }
         });
-        let ignored = if set.is_some_and(is_answered) { None } else { self.ignored(watched.previous, alarm) };
+        let ignored = if set.is_some_and(is_answered) { None } else { self.ignored(set, alarm) };
         let since = self.entry_generation(watched.set, watched.section, watched.recorded);
         let served = listener(set.and_then(|set| set_entry(set, watched.section)), watched.section, since);
         let dialled = self.view.world.failed_dials.get(&(watched.gateway.clone(), watched.port));
@@ -93,23 +92,16 @@ impl Settled<'_, '_> {
     }
 
     /// No status a minute after the write: nobody serves ListenerSets there.
-    fn ignored(&self, previous: Option<&Condition>, alarm: &mut Alarm) -> Option<Finding> {
-        let finding = || {
-            Reason::ListenerSetIgnored.because(
-                "no controller has answered for the ListenerSet; does the one of the Gateway support ListenerSets?",
-            )
-        };
-        match previous {
-            Some(condition) if condition.reason == Reason::ListenerSetIgnored.as_str() => return Some(finding()),
-            _ => {}
+    fn ignored(&self, set: Option<&ListenerSet>, alarm: &mut Alarm) -> Option<Finding> {
+        let written = set.and_then(|set| set.metadata.creation_timestamp.as_ref());
+        let deadline = written.map_or(self.view.now, |written| written.0) + PATIENCE;
+        if deadline > self.view.now {
+            alarm.set(deadline);
+            return None;
         }
-        let waiting = previous.filter(|condition| condition.status == "Unknown");
-        let deadline = waiting.map_or(self.view.now, |condition| condition.last_transition_time.0) + PATIENCE;
-        if deadline <= self.view.now {
-            return Some(finding());
-        }
-        alarm.set(deadline);
-        None
+        Some(Reason::ListenerSetIgnored.because(
+            "no controller has answered for the ListenerSet; does the one of the Gateway support ListenerSets?",
+        ))
     }
 
     /// Why a Service cannot be had, if it cannot.
@@ -137,8 +129,8 @@ impl Settled<'_, '_> {
         })
     }
 
-    /// Whether a certificate that is wanted is still to be issued. An issuer that does not say which generation it means
-    /// is believed.
+    /// Whether a certificate that is wanted is still to be issued. An issuer that does not say which generation it
+    /// means is believed.
     pub(crate) fn certificate(&self, namespace: &str, name: &str) -> Option<Finding> {
         let wanted = self.generation(&Key::new(Kind::Certificate, namespace, name));
         let status = self.view.certificate(namespace, name).and_then(|certificate| certificate.status.as_ref());
@@ -161,8 +153,8 @@ pub(crate) fn not_found(gateway: &GatewayName) -> Finding {
 
 fn not_allowed(watched: &WatchedListener<'_>) -> Finding {
     Reason::ListenerSetNotAllowed.because(format!(
-        "Gateway {} does not admit ListenerSets of namespace {}: set spec.allowedListeners.namespaces on it, for example \
-         {{from: Selector, selector: {{matchLabels: {{nebari.dev/managed: \"true\"}}}}}}",
+        "Gateway {} does not admit ListenerSets of namespace {}: set spec.allowedListeners.namespaces on it, for \
+         example {{from: Selector, selector: {{matchLabels: {{nebari.dev/managed: \"true\"}}}}}}",
         watched.gateway, watched.set.namespace
     ))
 }

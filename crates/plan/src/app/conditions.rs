@@ -1,5 +1,4 @@
 use k8s_openapi::api::core::v1::Secret;
-use portreeve_api::conditions;
 use portreeve_api::names::nebari_app as derived;
 use portreeve_api::nebari_app::{AuthProvider, RouteManagement};
 
@@ -58,7 +57,8 @@ impl AppReport<'_, '_> {
     pub(super) fn no_listener_set(&self) -> Option<Finding> {
         if !self.settled.view.world.served.listener_sets {
             return Some(Reason::ListenerSetUnsupported.because(
-                "the cluster does not serve ListenerSet (gateway.networking.k8s.io/v1): install Gateway API 1.5 or later",
+                "the cluster does not serve ListenerSet (gateway.networking.k8s.io/v1): \
+                 install Gateway API 1.5 or later",
             ));
         }
         self.rendered.foreign(Kind::ListenerSet, &derived::listener_set(self.case.app.name))
@@ -73,7 +73,6 @@ impl AppReport<'_, '_> {
             gateway: &self.case.app.gateway,
             port: web.port,
             recorded: self.recorded_https(section),
-            previous: self.previous(conditions::TLS_READY),
         };
         let findings = self.settled.listener(&watched, alarm).into_iter();
         let contract = |finding: Finding| match finding.reason {
@@ -104,7 +103,8 @@ impl AppReport<'_, '_> {
         let name = derived::certificate(app.name, app.namespace);
         if !self.settled.view.world.served.certificates {
             return Some(Reason::CertificateFailed.because(
-                "the cluster does not serve Certificate (cert-manager.io/v1): install cert-manager, or set routing.tls.secretName",
+                "the cluster does not serve Certificate (cert-manager.io/v1): \
+                 install cert-manager, or set routing.tls.secretName",
             ));
         }
         if let Some(foreign) = self.rendered.foreign(Kind::Certificate, &name) {
@@ -155,7 +155,7 @@ impl AppReport<'_, '_> {
         let app = &self.case.app;
         (app.auth == Auth::Gateway && !is_protected(self.settled.view, app)).then(|| {
             Reason::PolicyMissing.because(format!(
-                "no SecurityPolicy targets HTTPRoute {}; until one does, no route is made",
+                "no SecurityPolicy demands sign-in on HTTPRoute {}; until one does, no route is made",
                 derived::http_route(app.name)
             ))
         })

@@ -109,7 +109,6 @@ impl AppReport<'_, '_> {
             gateway: &self.case.app.gateway,
             port: entry.port,
             recorded: recorded(before, &listener.name),
-            previous: before.and_then(|before| before.conditions.first()),
         };
         self.settled.listener(&watched, alarm)
     }

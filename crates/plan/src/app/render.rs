@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
-use portreeve_api::ServiceReference;
 use portreeve_api::names::{self, labels, nebari_app as derived};
 use portreeve_api::nebari_app::{PathType, RouteManagement, RouteMatch};
+use portreeve_api::{SecurityPolicy, ServiceReference};
 use portreeve_names::HostPattern;
 use serde_json::{Value, json};
 
@@ -241,10 +241,14 @@ impl Rendering<'_, '_, '_> {
     }
 }
 
-/// Whether a policy of the app's namespace targets the whole of its main route.
+/// The fields of a SecurityPolicy by which visitors are told apart; one that only sets CORS, say, keeps nobody out.
+const AUTHENTICATION: [&str; 5] = ["oidc", "jwt", "basicAuth", "apiKeyAuth", "extAuth"];
+
+/// Whether a policy of the app's namespace demands sign-in on the whole of its main route.
 pub(crate) fn is_protected(view: &View<'_>, app: &App<'_>) -> bool {
     let route = derived::http_route(app.name);
-    view.policies_in(app.namespace).iter().any(|policy| {
+    let demands = |policy: &&&SecurityPolicy| AUTHENTICATION.iter().any(|field| policy.spec.other.contains_key(*field));
+    view.policies_in(app.namespace).iter().filter(demands).any(|policy| {
         policy.spec.targets().any(|target| {
             target.group == names::GATEWAY_API_GROUP
                 && target.kind == Kind::HttpRoute.as_str()

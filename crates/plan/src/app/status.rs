@@ -1,9 +1,9 @@
+use portreeve_api::Time;
 use portreeve_api::conditions::{self, events};
 use portreeve_api::names::{GATEWAY_API_GROUP, nebari_app as derived};
 use portreeve_api::nebari_app::{
     HttpsStatus, ListenerReference, NebariAppStatus, RouteManagement, ServiceDiscovery, TcpStatus,
 };
-use portreeve_api::{Condition, Time};
 
 use super::entry_status::EntryReport;
 use super::{App, AppCase, Rendered, Section};
@@ -154,10 +154,6 @@ impl AppReport<'_, '_> {
 
     pub(super) fn addresses(&self) -> Vec<String> {
         self.settled.view.gateway(&self.case.app.gateway).map(SharedGateway::addresses).unwrap_or_default()
-    }
-
-    pub(super) fn previous(&self, type_: &str) -> Option<&Condition> {
-        self.before.conditions.iter().find(|condition| condition.type_ == type_)
     }
 
     fn claims(&self) -> Vec<portreeve_api::Claim> {

@@ -80,9 +80,10 @@ impl Names {
 /// Routes that Portreeve makes need names that a TLSRoute can say.
 fn fit_routes(names: Names, has_service: bool) -> Result<Names, Finding> {
     match names {
-        Names::All if has_service => {
-            Err(Reason::SniHostnamesRequired.because("a TLSRoute needs at least one name: write sniHostnames, or drop service and let the app attach its own routes"))
-        }
+        Names::All if has_service => Err(Reason::SniHostnamesRequired.because(
+            "a TLSRoute needs at least one name: \
+             write sniHostnames, or drop service and let the app attach its own routes",
+        )),
         Names::Pattern(pattern) if has_service => Err(Reason::SniPatternNeedsAppRoutes.because(format!(
             "no TLSRoute can say '{pattern}': drop service and let the app attach its own routes, or write exact names"
         ))),

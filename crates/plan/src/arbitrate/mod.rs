@@ -28,7 +28,7 @@ pub type Rooms = BTreeMap<GatewayName, usize>;
 
 /// Settles every claim; the verdicts are in the order of the claims, and their content does not depend on it.
 ///
-/// Takes time in proportion to the claims and the labels of their names (and their sorting), so that thousands of owners are no matter.
+/// Takes time in proportion to the claims and the labels of their names, but for sorting.
 pub fn arbitrate(claims: &[Claim], rooms: &Rooms) -> Vec<Verdict> {
     let mut hearing = Hearing { claims, groups: groups(claims), verdicts: vec![Verdict::Granted; claims.len()] };
     for step in [Hearing::settle_names, Hearing::settle_ports] {

@@ -166,8 +166,9 @@ fn belongs_to(namespace: &Namespace, tenant: &Tenant<'_>) -> bool {
     !controlled && label.is_some_and(|label| label == tenant.name)
 }
 
-/// Which tenant has each namespace that is asked for: the one that it belongs to already, else the oldest. `tenants` are
-/// in order of age.
+/// Which tenant has each namespace that is asked for: the one that it belongs to already, else the oldest.
+///
+/// `tenants` are in order of age.
 fn namespace_holders(view: &View<'_>, tenants: &[Tenant<'_>]) -> BTreeMap<String, String> {
     let mut holders: BTreeMap<String, String> = BTreeMap::new();
     for tenant in tenants.iter().filter(|tenant| is_valid_name(tenant.name)) {

@@ -65,8 +65,8 @@ struct TenantReport<'s, 'a> {
 }
 
 impl TenantReport<'_, '_> {
-    /// Refused, being made, or usable. The phase follows the virtual cluster; whether the gateways serve its names is in
-    /// conditions of their own.
+    /// Refused, being made, or usable. The phase follows the virtual cluster; whether the gateways serve its names is
+    /// in conditions of their own.
     fn phase(&self, api: Option<&Finding>, apps: Option<&Finding>) -> (TenantPhase, Finding) {
         if let Some(refusal) = &self.case.refusal {
             return (TenantPhase::Failed, refusal.clone());

@@ -136,7 +136,10 @@ impl Scene {
                 cluster.author(json!({
                     "kind": "SecurityPolicy", "apiVersion": "gateway.envoyproxy.io/v1alpha1",
                     "metadata": { "name": "policy", "namespace": namespace },
-                    "spec": { "targetRefs": [{ "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "x-route" }] },
+                    "spec": {
+                        "oidc": {},
+                        "targetRefs": [{ "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "x-route" }],
+                    },
                 }));
             }
         }
@@ -145,7 +148,8 @@ impl Scene {
         }
         for (name, namespace, age) in &self.tenants {
             let mut tenant = json!({
-                "kind": "Tenant", "apiVersion": "kubespaces.io/v1alpha1", "metadata": { "name": name }, "spec": { "owner": "jo" },
+                "kind": "Tenant", "apiVersion": "kubespaces.io/v1alpha1",
+                "metadata": { "name": name }, "spec": { "owner": "jo" },
             });
             if !namespace.is_empty() {
                 tenant["spec"]["targetNamespace"] = namespace.as_str().into();
@@ -175,6 +179,8 @@ fn app((namespace, name, age): &Identity, spec: &Value) -> Value {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
     /// Each plan on the way is lawful; each leads to a world in which nothing is left to do.
     #[test]
     fn every_world_settles(scene in scene()) {
