@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 
 use anyhow::Context;
-use gateway_api::gateways::Gateway;
 use http::Uri;
 use http::uri::Scheme;
-use portreeve_attach::{Objects, Question, RequestQuestion, Settings, Trace, trace};
+use portreeve_attach::{Question, RequestQuestion, Trace, trace};
 use portreeve_names::Hostname;
 use serde::Serialize;
 
@@ -47,7 +46,7 @@ pub fn run(arguments: TraceArgs) -> anyhow::Result<Exit> {
     if let Some(note) = look_behind_the_map(&mut question, &found.sockets) {
         eprintln!("{note}");
     }
-    let answer = answer(&found.world.attach_objects(), &input.settings, &question);
+    let answer = trace(&found.world.attach_objects(), &input.settings, &question);
     match arguments.output {
         Output::Json => print_json(&Printed { served: answer.is_served(), trace: &answer, findings: &found.findings }),
         Output::Yaml => print_yaml(&answer),
@@ -85,20 +84,6 @@ fn question(arguments: &TraceArgs) -> Result<Question, BadQuestion> {
     })
 }
 
-/// The way through the Gateway that takes the name. Several may have the port, each on an address of its own: those
-/// that do not take the name are shown only when none does.
-fn answer(objects: &Objects, settings: &Settings, question: &Question) -> Trace {
-    let through = |gateway: &Gateway| {
-        let name = format!("{}/{}", gateway.metadata.namespace.as_deref()?, gateway.metadata.name.as_deref()?);
-        let answer = trace(objects, settings, &Question { gateway: Some(name), ..question.clone() });
-        answer.hops.iter().any(|hop| hop.kind == "Listener" && hop.ok).then_some(answer.hops)
-    };
-    let is_open = question.gateway.is_none();
-    let hops: Vec<_> =
-        objects.gateways.iter().filter(|_| is_open).filter_map(|gateway| through(gateway)).flatten().collect();
-    if hops.is_empty() { trace(objects, settings, question) } else { Trace { hops } }
-}
-
 /// A port that no listener names may be the one that a listener's port is served on.
 fn look_behind_the_map(question: &mut Question, sockets: &SocketStates) -> Option<String> {
     let of_gateway = |gateway: &str| question.gateway.as_deref().is_none_or(|asked| asked == gateway);
@@ -131,12 +116,8 @@ fn print_table(answer: &Trace, style: Style) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use clap::Parser;
-    use portreeve_attach::Classes;
     use portreeve_table::PortKey;
-    use serde_json::json;
 
     use super::*;
     use crate::cli::{Command, RawArgs};
@@ -172,29 +153,6 @@ mod tests {
         assert!(asked(&["--port=443"]).unwrap().name.is_none());
         assert!(asked(&["--port=443", "--sni=a.test"]).unwrap().name.is_some());
         assert_eq!(asked(&["--port=443", "--sni=a b"]).unwrap_err(), BadQuestion::Name("a b".into()));
-    }
-
-    /// Two Gateways with one port, of which the second takes the name.
-    #[test]
-    fn the_gateway_that_takes_the_name_is_the_one_that_is_asked() {
-        let gateway = |name: &str, hostname: &str| {
-            let spec = json!({"gatewayClassName": "c", "listeners": [{"name": "l", "port": 80, "protocol": "HTTP", "hostname": hostname}]});
-            let value = json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": name, "namespace": "a"}, "spec": spec});
-            Arc::new(serde_json::from_value::<Gateway>(value).unwrap())
-        };
-        let objects = Objects { gateways: vec![gateway("g", "g.test"), gateway("h", "h.test")], ..Objects::default() };
-        let settings = Settings { controller_name: "c".into(), classes: Classes::Every };
-        let hops = |url: &str, more: &[&str]| -> Vec<_> {
-            let question = asked(&[&[url], more].concat()).unwrap();
-            answer(&objects, &settings, &question).hops.into_iter().map(|hop| (hop.subject, hop.ok)).collect()
-        };
-        let found = hops("http://h.test/", &[]);
-        assert_eq!(found[..2], [("Gateway/a/h".into(), true), ("Gateway/a/h/l".into(), true)]);
-        assert!(
-            hops("http://nobody.test/", &[]).iter().filter(|(subject, _)| subject.starts_with("Gateway/a/")).count()
-                >= 2
-        );
-        assert_eq!(hops("http://h.test/", &["--gateway=a/g"])[0].0, "Gateway/a/g");
     }
 
     #[test]
