@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::acknowledgement::Parent;
 use crate::claim::{GatewayName, OwnerKind};
 use crate::object::{Key, Kind, OwnerIdentity};
+use crate::output::ObjectRef;
 
 /// Group and version of the kinds of Gateway API that are always `v1`.
 pub(crate) const GATEWAY_API_V1: &str = "gateway.networking.k8s.io/v1";
@@ -166,6 +167,17 @@ impl Backend<'_> {
 }
 
 impl OwnerIdentity<'_> {
+    /// The owner itself, as an object.
+    pub(crate) fn object_ref(&self) -> ObjectRef {
+        let (api_version, kind) = self.kind.api();
+        ObjectRef {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: (!self.namespace.is_empty()).then(|| self.namespace.to_owned()),
+            name: self.name.to_owned(),
+        }
+    }
+
     fn reference(&self) -> Value {
         let (api_version, kind) = self.kind.api();
         json!({

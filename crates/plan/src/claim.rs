@@ -1,5 +1,6 @@
 //! The one primitive: what an owner wants to hold, and what it was told.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -121,6 +122,13 @@ impl Owner {
             OwnerKind::NebariApp => (self.kind, &self.namespace),
             OwnerKind::Tenant => (self.kind, &self.name),
         }
+    }
+
+    /// The older owner first, then kind, namespace and name.
+    pub(crate) fn by_age(&self, other: &Self) -> Ordering {
+        let key = |owner: &Self| (owner.created.is_none(), owner.created);
+        let name = (self.kind, &self.namespace, &self.name);
+        key(self).cmp(&key(other)).then_with(|| name.cmp(&(other.kind, &other.namespace, &other.name)))
     }
 }
 

@@ -3,11 +3,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::app::{self, App, AppCase};
-use crate::claim::Owner;
 use crate::differ::{Drift, differ};
 use crate::docket::{Docket, Judgement};
 use crate::object::{Key, Kind, OwnerIdentity};
-use crate::output::{Apply, ObjectRef, Plan};
+use crate::output::{Apply, Plan};
 use crate::prune::{prune, released};
 use crate::settled::{Alarm, Settled};
 use crate::tenant::{self, Tenant, TenantCase};
@@ -45,18 +44,13 @@ struct Made {
 fn lower_and_arbitrate<'a>(view: &View<'a>) -> (Cases<'a>, Judgement) {
     let mut docket = Docket::default();
     let mut apps: Vec<App<'a>> = view.world.apps.iter().map(|source| App::from_resource(source, view)).collect();
-    apps.sort_by(|left, right| by_age(&left.owner, &right.owner));
+    apps.sort_by(|left, right| left.owner.by_age(&right.owner));
     let mut tenants: Vec<Tenant<'a>> = view.world.tenants.iter().map(|source| Tenant::from_resource(source)).collect();
-    tenants.sort_by(|left, right| by_age(&left.owner, &right.owner));
+    tenants.sort_by(|left, right| left.owner.by_age(&right.owner));
     let apps = apps.into_iter().map(|app| app::lower(view, app, &mut docket)).collect();
     let tenants = tenant::lower(view, tenants, &mut docket);
     let rooms = tenant::rooms(view, &tenants);
     (Cases { apps, tenants }, docket.settle(&rooms))
-}
-
-fn by_age(left: &Owner, right: &Owner) -> std::cmp::Ordering {
-    let key = |owner: &Owner| (owner.created.is_none(), owner.created);
-    key(left).cmp(&key(right)).then_with(|| (&left.namespace, &left.name).cmp(&(&right.namespace, &right.name)))
 }
 
 fn render<'v, 'a>(view: &'v View<'a>, cases: &Cases<'a>, judgement: &Judgement) -> (Wanted<'v, 'a>, Made) {
@@ -116,18 +110,6 @@ impl<'a> Cases<'a> {
         };
         let owners = self.owners().filter(|(owner, is_leaving, finalizers)| *is_leaving && waits(finalizers, owner));
         owners.map(|(owner, _, _)| owner).collect()
-    }
-}
-
-impl OwnerIdentity<'_> {
-    fn object_ref(&self) -> ObjectRef {
-        let (api_version, kind) = self.kind.api();
-        ObjectRef {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            namespace: (!self.namespace.is_empty()).then(|| self.namespace.to_owned()),
-            name: self.name.to_owned(),
-        }
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn status(
     let nothing = NebariAppStatus::default();
     let before = case.app.status().unwrap_or(&nothing);
     let report = AppReport { settled, case, rendered, before };
-    let about = case.app.object_ref();
+    let about = case.app.identity().object_ref();
     let entries = if case.refusal.is_some() { Vec::new() } else { report.entries(alarm) };
     let conditions = report.conditions(&entries, alarm);
     let mut events = conditions.events(&about);
@@ -188,16 +188,6 @@ pub(super) fn reference(key: &Key) -> ListenerReference {
 pub(super) const PUBLIC_ROUTES_IGNORED: &str = "publicRoutes are ignored, since authentication is not enabled";
 
 impl App<'_> {
-    pub(crate) fn object_ref(&self) -> ObjectRef {
-        let (api_version, kind) = self.owner.kind.api();
-        ObjectRef {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            namespace: Some(self.namespace.to_owned()),
-            name: self.name.to_owned(),
-        }
-    }
-
     pub(super) fn ignores_public_routes(&self) -> bool {
         self.auth == super::Auth::Disabled && self.web.as_ref().is_some_and(|web| !web.routing.public_routes.is_empty())
     }

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use portreeve_names::HostPattern;
 
-use crate::claim::{Claim, GatewayName, Incumbency, Owner, OwnerKind, Seat, Usage, Verdict};
+use crate::claim::{Claim, GatewayName, Incumbency, OwnerKind, Seat, Usage, Verdict};
 pub(crate) use name_index::NameIndex;
 
 /// How many more entries each Gateway can take beside those of others; a Gateway that is not named takes none.
@@ -31,9 +31,8 @@ pub type Rooms = BTreeMap<GatewayName, usize>;
 /// Takes time in proportion to the claims and the labels of their names, but for sorting.
 pub fn arbitrate(claims: &[Claim], rooms: &Rooms) -> Vec<Verdict> {
     let mut hearing = Hearing { claims, groups: groups(claims), verdicts: vec![Verdict::Granted; claims.len()] };
-    for step in [Hearing::settle_names, Hearing::settle_ports] {
-        step(&mut hearing);
-    }
+    hearing.settle_names();
+    hearing.settle_ports();
     hearing.settle_rooms(rooms);
     hearing.verdicts
 }
@@ -154,14 +153,9 @@ fn port_held(claim: &Claim) -> Option<Incumbency> {
     claim.seat.as_ref().map(|seat| seat.port_held)
 }
 
-/// The older owner first, then kind, namespace and name; among claims of one owner, the order in which it wrote them.
+/// By the age of the owner; among claims of one owner, in the order in which it wrote them.
 fn by_age(left: &Claim, right: &Claim) -> Ordering {
-    let key = |owner: &Owner| (owner.created.is_none(), owner.created);
-    let (one, other) = (&*left.owner, &*right.owner);
-    key(one)
-        .cmp(&key(other))
-        .then_with(|| (one.kind, &one.namespace, &one.name).cmp(&(other.kind, &other.namespace, &other.name)))
-        .then_with(|| left.position.cmp(&right.position))
+    left.owner.by_age(&right.owner).then_with(|| left.position.cmp(&right.position))
 }
 
 fn groups(claims: &[Claim]) -> Vec<usize> {

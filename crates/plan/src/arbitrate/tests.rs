@@ -5,6 +5,7 @@ use portreeve_names::{HostPattern, Hostname};
 use proptest::prelude::*;
 
 use super::*;
+use crate::claim::Owner;
 
 const ROOM: usize = 3;
 

@@ -8,14 +8,14 @@ use portreeve_api::{Condition, Time};
 use portreeve_names::{HostPattern, Hostname};
 
 use super::lower::NameCase;
-use super::{Rendered, Tenant, TenantCase};
+use super::{Rendered, TenantCase};
 use crate::acknowledgement::{gateway_entry, listener, route, tls_route_statuses};
 use crate::app::has_key;
 use crate::condition::{Conditions, Finding, Reason, foremost};
 use crate::docket::Record;
 use crate::gateway::SharedGateway;
 use crate::object::{Key, Kind};
-use crate::output::{Event, ObjectRef, StatusWrite};
+use crate::output::{Event, StatusWrite};
 use crate::settled::{Settled, not_found};
 use crate::world::TenantApi;
 
@@ -28,7 +28,7 @@ pub(crate) fn status(
     let nothing = TenantStatus::default();
     let before = case.tenant.status().unwrap_or(&nothing);
     let report = TenantReport { settled, case, rendered, before };
-    let about = case.tenant.object_ref();
+    let about = case.tenant.identity().object_ref();
     let (api, apps) = (report.api(), report.apps());
     let (phase, ready) = report.phase(api.as_ref(), apps.as_ref());
     let generation = case.tenant.source.metadata.generation;
@@ -227,16 +227,4 @@ fn fault(listener: &GatewayListeners, hostname: &Hostname) -> Option<String> {
     let hosts = HostPattern::parse_optional(listener.hostname.as_deref()).ok();
     let covered = hosts.is_some_and(|hosts| hosts.matches(hostname));
     (!covered).then(|| format!("the hostname of listener {name} does not cover {hostname}"))
-}
-
-impl Tenant<'_> {
-    pub(crate) fn object_ref(&self) -> ObjectRef {
-        let (api_version, kind) = self.owner.kind.api();
-        ObjectRef {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            namespace: None,
-            name: self.name.to_owned(),
-        }
-    }
 }
