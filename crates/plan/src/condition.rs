@@ -274,6 +274,39 @@ mod tests {
         assert_eq!(other_status[0].last_transition_time, Time(second(3)));
     }
 
+    /// The order in which the issue lists the reasons of `TCPRoutingReady`.
+    #[test]
+    fn the_reasons_of_entries_are_in_their_order() {
+        let order = [
+            Reason::InvalidSni,
+            Reason::SniHostnamesRequired,
+            Reason::SniPatternNeedsAppRoutes,
+            Reason::PortReserved,
+            Reason::HostnameNotAllowed,
+            Reason::HostnameConflict,
+            Reason::PortConflict,
+            Reason::TooManyListeners,
+            Reason::ResourceNameTooLong,
+            Reason::ForeignObject,
+            Reason::GatewayNotFound,
+            Reason::ListenerSetUnsupported,
+            Reason::TlsRouteUnsupported,
+            Reason::ServiceNotFound,
+            Reason::RefNotPermitted,
+            Reason::ListenerSetNotAllowed,
+            Reason::ListenerSetIgnored,
+            Reason::ListenerConflicted,
+            Reason::PortUnavailable,
+            Reason::ListenerNotProgrammed,
+            Reason::RouteNotAccepted,
+            Reason::RouteRefsNotResolved,
+            Reason::RouteHostnameOutsidePattern,
+            Reason::DialFailed,
+            Reason::Pending,
+        ];
+        assert!(order.is_sorted());
+    }
+
     #[test]
     fn the_least_reason_is_reported() {
         let findings = [Reason::Pending, Reason::DialFailed, Reason::PortReserved].map(|reason| reason.because(""));

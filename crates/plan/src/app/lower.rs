@@ -6,7 +6,7 @@ use portreeve_names::{HostPattern, Hostname};
 
 use super::{App, Auth, CertificateSource, Entry, Web};
 use crate::claim::{Claim, Incumbency, Seat, Usage};
-use crate::condition::{Finding, Reason};
+use crate::condition::{Finding, Reason, foremost};
 use crate::docket::{Docket, Record, zone_refusal};
 use crate::gateway::{HTTP_PORT, HTTPS_PORT, SharedGateway};
 use crate::view::View;
@@ -183,23 +183,23 @@ impl Lowering<'_, '_> {
         position: usize,
         names_taken: &mut BTreeSet<String>,
     ) -> Option<Finding> {
+        let twin = listeners.iter().find(|(_, name)| names_taken.contains(name)).map(|(_, name)| {
+            Reason::InvalidSni.because(format!("listener {name} is another entry's already: rename the entry"))
+        });
         let zones = &self.view.world.config.zones;
-        let not_allowed = || listeners.iter().find_map(|(hosts, _)| zone_refusal(zones, self.app.namespace, hosts));
-        let too_many = || {
-            (position + listeners.len() > MAX_LISTENERS).then(|| {
-                Reason::TooManyListeners
-                    .because(format!("a ListenerSet has at most {MAX_LISTENERS} listeners, and one is kept for HTTPS"))
-            })
-        };
+        let not_allowed = listeners.iter().find_map(|(hosts, _)| zone_refusal(zones, self.app.namespace, hosts));
+        let too_many = (position + listeners.len() > MAX_LISTENERS).then(|| {
+            Reason::TooManyListeners
+                .because(format!("a ListenerSet has at most {MAX_LISTENERS} listeners, and one is kept for HTTPS"))
+        });
         let route = derived::tls_route(self.app.name, entry.name);
-        let long = || (route.len() > MAX_OBJECT_NAME).then(|| too_long("TLSRoute"));
-        let refusal = self.port_reserved(entry.port).or_else(not_allowed).or_else(too_many).or_else(long);
-        let twin = listeners.iter().find(|(_, name)| !names_taken.insert(name.clone()));
-        refusal.or_else(|| {
-            twin.map(|(_, name)| {
-                Reason::InvalidSni.because(format!("listener {name} is another entry's already: rename the entry"))
-            })
-        })
+        let long = (route.len() > MAX_OBJECT_NAME).then(|| too_long("TLSRoute"));
+        let findings = [twin, self.port_reserved(entry.port), not_allowed, too_many, long];
+        let refusal = foremost(findings.into_iter().flatten());
+        if refusal.is_none() {
+            names_taken.extend(listeners.iter().map(|(_, name)| name.clone()));
+        }
+        refusal
     }
 
     /// Why no passthrough listener can have this port. Somebody else's ListenerSet does not drive a holder out.
