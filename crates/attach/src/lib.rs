@@ -38,10 +38,6 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use portreeve_table::{PortKey, Table};
 pub use trace::{Hop, Question, RequestQuestion, Trace, trace};
 
-/// The annotation of a ListenerSet that limits the route host names of its listeners: a JSON object from the name of a
-/// listener to a pattern such as `daskgateway-*`. If it cannot be read, these listeners serve no route.
-pub const SNI_PATTERNS_ANNOTATION: &str = "portreeve.dev/sni-patterns";
-
 /// Every object that decides what a gateway serves. Shared, so that a snapshot of a cluster costs no copies.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {

@@ -6,12 +6,12 @@ use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use gateway_api::listenersets::ListenerSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use portreeve_names::SniPattern;
+use portreeve_names::{SNI_PATTERNS_ANNOTATION, SniPattern};
 
 use crate::index::{GATEWAY_GROUP, Index, Name, age, name_of};
 use crate::listener::{Listener, ListenerFault, ListenerSpec};
 use crate::namespaces::NamespaceRule;
-use crate::{Classes, Objects, SNI_PATTERNS_ANNOTATION, Settings, Warning};
+use crate::{Classes, Objects, Settings, Warning};
 
 /// What owns listeners, and what a route can name as its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -226,7 +226,8 @@ fn set_refusal<'a>(gateway: &'a Gateway, set: &'a ListenerSet, index: &Index<'a>
     gateway_refusal(gateway).map(|_| OwnerRefusal::ParentNotAccepted)
 }
 
-/// Reads the annotation that limits the route host names of a ListenerSet's listeners.
+/// Reads the annotation that limits the route host names of a ListenerSet's listeners. If it cannot be read, these
+/// listeners serve no route.
 fn read_patterns(set: &ListenerSet, listeners: &mut [Listener<'_>]) -> Vec<Warning> {
     let annotation = set.metadata.annotations.as_ref().and_then(|all| all.get(SNI_PATTERNS_ANNOTATION));
     let Some(annotation) = annotation else { return Vec::new() };

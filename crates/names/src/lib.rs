@@ -11,4 +11,4 @@ mod sni_pattern;
 
 pub use hostname::{Hostname, InvalidHostname, MAX_HOSTNAME_LEN, MAX_LABEL_LEN, is_dns_label};
 pub use pattern::HostPattern;
-pub use sni_pattern::{InvalidSniHostname, SniHostname, SniPattern};
+pub use sni_pattern::{InvalidSniHostname, SNI_PATTERNS_ANNOTATION, SniHostname, SniPattern};

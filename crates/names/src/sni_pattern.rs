@@ -3,6 +3,10 @@ use std::fmt;
 use crate::hostname::{Hostname, InvalidHostname, is_dns_label, normalise};
 use crate::pattern::HostPattern;
 
+/// The annotation of a ListenerSet by which patterns travel from whoever makes the listeners to a gateway that honours
+/// them: a JSON object from the name of a listener to the pattern that limits the host names of its routes.
+pub const SNI_PATTERNS_ANNOTATION: &str = "portreeve.dev/sni-patterns";
+
 /// A name pattern that Gateway API cannot say: a beginning, and a final `*` that is not a whole label.
 ///
 /// `daskgateway-*` stands for every name that starts with `daskgateway-` and goes on with one or more characters,

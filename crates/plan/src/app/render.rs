@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use portreeve_api::names::{self, labels, nebari_app as derived};
 use portreeve_api::nebari_app::{PathType, RouteManagement, RouteMatch};
 use portreeve_api::{SecurityPolicy, ServiceReference};
-use portreeve_names::HostPattern;
+use portreeve_names::{HostPattern, SNI_PATTERNS_ANNOTATION};
 use serde_json::{Value, json};
 
 use super::lower::EntryListener;
@@ -16,10 +16,6 @@ use crate::object::{Key, Kind};
 use crate::text::label_value;
 use crate::view::View;
 use crate::wanted::Wanted;
-
-/// The annotation of a ListenerSet by which a pattern of `sniHostnames` travels to a gateway that honours it: a JSON
-/// object from the names of match-all listeners to their patterns.
-pub(crate) const SNI_PATTERNS: &str = "portreeve.dev/sni-patterns";
 
 /// What was made for an app, as far as its status needs to know.
 #[derive(Default)]
@@ -125,7 +121,7 @@ impl Rendering<'_, '_, '_> {
                 granted.filter_map(|listener| Some((listener.name.as_str(), entry.pattern()?.to_string())))
             })
             .collect();
-        if patterns.is_empty() { BTreeMap::new() } else { annotation(SNI_PATTERNS, json!(patterns).to_string()) }
+        if patterns.is_empty() { BTreeMap::new() } else { annotation(SNI_PATTERNS_ANNOTATION, json!(patterns).to_string()) }
     }
 
     fn certificate(&mut self, case: &AppCase<'_>) {
