@@ -115,12 +115,10 @@ impl<'a> Cases<'a> {
 
 fn api_version(kind: Kind, world: &World) -> &'static str {
     use crate::body::{CERTIFICATE_V1, GATEWAY_API_V1};
-    use crate::world::TlsRouteVersion::{V1Alpha2, V1Alpha3};
     match (kind, world.served.tls_routes) {
         (Kind::Namespace, _) => "v1",
         (Kind::Certificate, _) => CERTIFICATE_V1,
-        (Kind::TlsRoute, Some(V1Alpha3)) => "gateway.networking.k8s.io/v1alpha3",
-        (Kind::TlsRoute, Some(V1Alpha2)) => "gateway.networking.k8s.io/v1alpha2",
+        (Kind::TlsRoute, Some(version)) => version.api_version(),
         _ => GATEWAY_API_V1,
     }
 }

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use gateway_api::httproutes::HttpRoute;
 use gateway_api::listenersets::ListenerSet;
@@ -38,8 +37,6 @@ pub struct World {
     pub endpoint_slices: Vec<Arc<EndpointSlice>>,
     /// At least all Secrets of type `kubernetes.io/tls`, and those that apps and tenants name.
     pub secrets: Vec<Arc<Secret>>,
-    /// All `GatewayClass`es.
-    pub gateway_classes: Vec<Arc<GatewayClass>>,
     /// All Gateways.
     pub gateways: Vec<Arc<Gateway>>,
     /// All ListenerSets.
@@ -137,12 +134,12 @@ impl Default for Served {
 }
 
 impl TlsRouteVersion {
-    /// The version as it stands in `apiVersion`, after the group.
-    pub fn as_str(self) -> &'static str {
+    /// As it stands in `apiVersion`, with the group.
+    pub(crate) fn api_version(self) -> &'static str {
         match self {
-            Self::V1 => "v1",
-            Self::V1Alpha3 => "v1alpha3",
-            Self::V1Alpha2 => "v1alpha2",
+            Self::V1 => "gateway.networking.k8s.io/v1",
+            Self::V1Alpha3 => "gateway.networking.k8s.io/v1alpha3",
+            Self::V1Alpha2 => "gateway.networking.k8s.io/v1alpha2",
         }
     }
 }

@@ -164,7 +164,7 @@ impl Lowering<'_, '_> {
         };
         let listeners = names.listeners(entry.name);
         let refusal = self.entry_refusal(entry, &listeners, position, names_taken);
-        let usage = match (names.listeners(entry.name).first(), entry.management()) {
+        let usage = match (listeners.first(), entry.management()) {
             (Some((HostPattern::Any, _)), _) | (_, RouteManagement::App) => Usage::Exclusive,
             _ => Usage::Shared,
         };

@@ -121,7 +121,11 @@ impl Rendering<'_, '_, '_> {
                 granted.filter_map(|listener| Some((listener.name.as_str(), entry.pattern()?.to_string())))
             })
             .collect();
-        if patterns.is_empty() { BTreeMap::new() } else { annotation(SNI_PATTERNS_ANNOTATION, json!(patterns).to_string()) }
+        if patterns.is_empty() {
+            BTreeMap::new()
+        } else {
+            annotation(SNI_PATTERNS_ANNOTATION, json!(patterns).to_string())
+        }
     }
 
     fn certificate(&mut self, case: &AppCase<'_>) {
@@ -205,8 +209,7 @@ impl Rendering<'_, '_, '_> {
         let mut labels = labels::of_app(&label_value(self.app.name));
         labels.insert(labels::ROUTE_TYPE.to_owned(), labels::TCP_ROUTE.to_owned());
         let spec = body::tls_route(&parents, &hostnames, &self.backend(service), self.app.namespace);
-        let api_version = format!("{}/{}", names::GATEWAY_API_GROUP, version.as_str());
-        let body = body::object(&key, &api_version, self.metadata(labels, BTreeMap::new()), spec);
+        let body = body::object(&key, version.api_version(), self.metadata(labels, BTreeMap::new()), spec);
         self.rendered.parents.insert(key.clone(), parents);
         self.add(key, body);
     }

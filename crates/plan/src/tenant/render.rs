@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::slice::from_ref;
 
-use portreeve_api::names::{GATEWAY_API_GROUP, labels, tenant as derived};
+use portreeve_api::names::{labels, tenant as derived};
 use portreeve_names::HostPattern;
 use serde_json::{Value, json};
 
@@ -138,8 +138,7 @@ impl<'a> Rendering<'_, '_, 'a> {
         let backend = Backend { namespace: &namespace, name: &service, port: derived::API_PORT };
         let spec = body::tls_route(from_ref(&parent), from_ref(&hostname), &backend, &api.gateway_namespace);
         let metadata = Metadata { annotations: external_dns(hostname, api), ..self.metadata() };
-        let api_version = format!("{GATEWAY_API_GROUP}/{}", version.as_str());
-        if self.add(route.clone(), body::object(&route, &api_version, metadata, spec)) {
+        if self.add(route.clone(), body::object(&route, version.api_version(), metadata, spec)) {
             self.rendered.api_parent = Some(parent);
         }
     }

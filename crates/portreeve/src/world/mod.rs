@@ -208,7 +208,6 @@ impl World {
                 Typed::Service(object) => world.services.push(object.clone()),
                 Typed::EndpointSlice(object) => world.endpoint_slices.push(object.clone()),
                 Typed::Secret(object) => world.secrets.push(object.clone()),
-                Typed::GatewayClass(object) => world.gateway_classes.push(object.clone()),
                 Typed::Gateway(object) => world.gateways.push(object.clone()),
                 Typed::ListenerSet(object) => world.listener_sets.push(object.clone()),
                 Typed::HttpRoute(object) => world.http_routes.push(object.clone()),
@@ -216,6 +215,7 @@ impl World {
                 Typed::ReferenceGrant(object) => world.reference_grants.push(object.clone()),
                 Typed::Certificate(object) => world.certificates.push(object.clone()),
                 Typed::SecurityPolicy(object) => world.security_policies.push(object.clone()),
+                Typed::GatewayClass(_) => {}
             }
         }
         world

@@ -175,7 +175,6 @@ impl Cluster {
         world.services = self.all("Service");
         world.endpoint_slices = self.all("EndpointSlice");
         world.secrets = self.all("Secret");
-        world.gateway_classes = self.all("GatewayClass");
         world.gateways = self.all("Gateway");
         world.listener_sets = self.all("ListenerSet");
         world.http_routes = self.all("HTTPRoute");
