@@ -31,8 +31,6 @@ pub mod reasons {
     pub const RECONCILING: &str = "Reconciling";
     /// True: the app is served as it asks.
     pub const RECONCILE_SUCCESS: &str = "ReconcileSuccess";
-    /// True: the spec is well; superseded before the status is written.
-    pub const VALIDATION_SUCCESS: &str = "ValidationSuccess";
     /// False: an effect failed.
     pub const FAILED: &str = "Failed";
     /// False: the namespace lacks the label [`crate::names::labels::MANAGED`].
@@ -56,35 +54,21 @@ pub mod reasons {
     pub const CERTIFICATE_NOT_READY: &str = "CertificateNotReady";
     /// False: the Certificate could not be written.
     pub const CERTIFICATE_FAILED: &str = "CertificateFailed";
-    /// False: the Certificate could not be read.
-    pub const CERTIFICATE_CHECK_FAILED: &str = "CertificateCheckFailed";
-    /// False: a Certificate that is no longer wanted could not be removed.
-    pub const CERTIFICATE_CLEANUP_FAILED: &str = "CertificateCleanupFailed";
     /// False: the named Secret is not there.
     pub const USER_PROVIDED_SECRET_NOT_FOUND: &str = "UserProvidedSecretNotFound";
     /// False: the named Secret is not of type `kubernetes.io/tls`, or one of its two values is empty.
     pub const USER_PROVIDED_SECRET_INVALID_TYPE: &str = "UserProvidedSecretInvalidType";
-    /// False: the named Secret could not be read.
-    pub const USER_PROVIDED_SECRET_CHECK_FAILED: &str = "UserProvidedSecretCheckFailed";
     /// False: another listener has the same port and host name.
     pub const GATEWAY_LISTENER_CONFLICT: &str = "GatewayListenerConflict";
-    /// False: the listener could not be written.
-    pub const GATEWAY_LISTENER_FAILED: &str = "GatewayListenerFailed";
 
     // RoutingReady
 
-    /// True: the HTTPRoute was made.
-    pub const HTTP_ROUTE_CREATED: &str = "HTTPRouteCreated";
     /// True: the HTTPRoute is as it should be.
     pub const HTTP_ROUTE_READY: &str = "HTTPRouteReady";
     /// False, by choice: the app asks for no routes.
     pub const ROUTING_NOT_CONFIGURED: &str = "RoutingNotConfigured";
     /// False: the HTTPRoute could not be put together.
     pub const BUILD_FAILED: &str = "BuildFailed";
-    /// False: the HTTPRoute could not be made.
-    pub const CREATION_FAILED: &str = "CreationFailed";
-    /// False: the HTTPRoute could not be changed.
-    pub const UPDATE_FAILED: &str = "UpdateFailed";
 
     // AuthReady
 
@@ -96,22 +80,8 @@ pub mod reasons {
     pub const POLICY_MISSING: &str = "PolicyMissing";
     /// False: sign-in at the gateway cannot be put in front of routes that the app makes itself.
     pub const AUTH_NEEDS_OPERATOR_ROUTES: &str = "AuthNeedsOperatorRoutes";
-    /// False: there is no such provider.
-    pub const INVALID_PROVIDER: &str = "InvalidProvider";
-    /// False: the provider cannot make clients; write `provisionClient: false`.
-    pub const PROVISIONING_NOT_SUPPORTED: &str = "ProvisioningNotSupported";
-    /// False: the OIDC client could not be made.
-    pub const PROVISIONING_FAILED: &str = "ProvisioningFailed";
-    /// False: the app's right to read its client Secret could not be written.
-    pub const RBAC_FAILED: &str = "RBACFailed";
-    /// False: token exchange could not be set up.
-    pub const TOKEN_EXCHANGE_FAILED: &str = "TokenExchangeFailed";
     /// False: the client Secret is not there, or lacks a key.
     pub const VALIDATION_FAILED: &str = "ValidationFailed";
-    /// False: the SecurityPolicy could not be written.
-    pub const SECURITY_POLICY_FAILED: &str = "SecurityPolicyFailed";
-    /// False: a SecurityPolicy that is no longer wanted could not be removed.
-    pub const SECURITY_POLICY_CLEANUP_FAILED: &str = "SecurityPolicyCleanupFailed";
 
     // TCPRoutingReady and the entries of `status.tcp`, in the order in which the first that applies is reported
 
@@ -182,8 +152,6 @@ pub mod reasons {
     pub const INVALID_SPEC: &str = "InvalidSpec";
     /// False: the tenant's namespace could not be had.
     pub const NAMESPACE_FAILED: &str = "NamespaceFailed";
-    /// False: the quota or the limits could not be written.
-    pub const QUOTA_FAILED: &str = "QuotaFailed";
     /// False: the API server's name could not be served.
     pub const NETWORKING_FAILED: &str = "NetworkingFailed";
     /// False: the apps' names could not be served.
@@ -192,25 +160,8 @@ pub mod reasons {
 
 /// Reasons of events that are not reasons of a condition too.
 pub mod events {
-
-    /// Normal: an app is being removed.
-    pub const CLEANUP: &str = "Cleanup";
     /// Warning: public routes mean nothing without sign-in.
     pub const PUBLIC_ROUTES_IGNORED: &str = "PublicRoutesIgnored";
-    /// Normal: a listener was added.
-    pub const GATEWAY_LISTENER_ADDED: &str = "GatewayListenerAdded";
-    /// Normal: a listener was removed.
-    pub const GATEWAY_LISTENER_REMOVED: &str = "GatewayListenerRemoved";
-    /// Normal: a Certificate was made.
-    pub const CERTIFICATE_CREATED: &str = "CertificateCreated";
-    /// Normal: a Certificate was changed.
-    pub const CERTIFICATE_UPDATED: &str = "CertificateUpdated";
-    /// Normal: a Certificate was removed.
-    pub const CERTIFICATE_DELETED: &str = "CertificateDeleted";
-    /// Normal: an HTTPRoute was changed.
-    pub const HTTP_ROUTE_UPDATED: &str = "HTTPRouteUpdated";
-    /// Normal: an HTTPRoute was removed.
-    pub const HTTP_ROUTE_DELETED: &str = "HTTPRouteDeleted";
     /// Normal: the named Secret is served.
     pub const USER_PROVIDED_SECRET_IN_USE: &str = "UserProvidedSecretInUse";
     /// Warning: the named Secret cannot be served.
