@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// `facts/pains` row 20: a wildcard of Gateway API stands for several labels, unlike one in a certificate.
+    /// pains row 20: a wildcard of Gateway API stands for several labels, unlike one in a certificate.
     #[test]
     fn a_wildcard_matches_one_or_more_labels() {
         let pattern = HostPattern::parse("*.example.com").unwrap();

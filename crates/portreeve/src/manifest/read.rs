@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::ByteString;
+use portreeve_api::names::MAX_OBJECT_NAME;
+use portreeve_names::{MAX_LABEL_LEN, is_dns_label};
 use portreeve_plan::ObjectRef;
 use portreeve_schema::{Fault, Path, Schema};
 use serde_json::{Map, Value, json};
@@ -36,10 +38,6 @@ pub struct FileContents {
 /// What an API server writes into `metadata` and authors do not.
 const SERVER_METADATA: [&str; 5] =
     ["managedFields", "resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"];
-/// How long a name may be (RFC 1123 subdomain).
-const MAX_NAME: usize = 253;
-/// How long a namespace's name may be (RFC 1123 label).
-const MAX_NAMESPACE: usize = 63;
 /// How alike the names of two kinds must be for one to be taken for a slip of the other, from 0 to 1.
 const LIKE: f64 = 0.9;
 
@@ -57,15 +55,15 @@ pub fn read(file: &Arc<str>, text: &str) -> FileContents {
     contents
 }
 
-/// Whether a key or value of a manifest keeps the form of a name.
-fn is_name(text: &str, longest: usize) -> bool {
+/// Whether a text can name an object (DNS-1123 subdomain, whose labels may be as long as the whole).
+fn is_name(text: &str) -> bool {
     let is_label = |label: &str| {
         label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
             && !label.is_empty()
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    text.len() <= longest && text.split('.').all(is_label)
+    text.len() <= MAX_OBJECT_NAME && text.split('.').all(is_label)
 }
 
 struct Reader<'a> {
@@ -145,9 +143,9 @@ impl Reader<'_> {
         };
         let (name, namespace) = (read("name")?, read("namespace")?);
         let name = name.ok_or_else(|| self.error(&metadata, "name is missing: every object here needs one"))?;
-        if !is_name(&name, MAX_NAME) {
+        if !is_name(&name) {
             let message =
-                format!("{name:?} is no name: use lower-case letters, digits, '-' and '.', at most {MAX_NAME}");
+                format!("{name:?} is no name: use lower-case letters, digits, '-' and '.', at most {MAX_OBJECT_NAME}");
             return Err(self.error(&metadata.key("name"), message));
         }
         let namespace = match (kind.namespaced, namespace) {
@@ -159,9 +157,9 @@ impl Reader<'_> {
                 None
             }
         };
-        if let Some(bad) = namespace.as_deref().filter(|name| !is_name(name, MAX_NAMESPACE) || name.contains('.')) {
+        if let Some(bad) = namespace.as_deref().filter(|name| !is_dns_label(name)) {
             let message =
-                format!("{bad:?} is no namespace: use lower-case letters, digits and '-', at most {MAX_NAMESPACE}");
+                format!("{bad:?} is no namespace: use lower-case letters, digits and '-', at most {MAX_LABEL_LEN}");
             return Err(self.error(&metadata.key("namespace"), message));
         }
         match &namespace {
