@@ -37,7 +37,7 @@ fn check(input: &str) -> String {
     let mut cluster = Cluster::read(input);
     let mut report = Map::new();
     let first = plan(&cluster.world());
-    report.insert("first".to_owned(), first_plan(&first));
+    report.insert("first".to_owned(), first_plan(&first, cluster.settings.full));
     settle(&mut cluster);
     let planned = outcome(&cluster);
     if !cluster.settings.silent {

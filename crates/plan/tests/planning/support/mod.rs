@@ -32,6 +32,8 @@ pub(crate) struct Settings {
     without: Vec<String>,
     tls_route_version: Option<String>,
     failed_dials: Vec<DialSetting>,
+    /// Whether bodies are shown as they are written, every field of them.
+    pub(crate) full: bool,
     /// Whether the gateway answers; by default it serves everything.
     #[serde(default)]
     pub(crate) silent: bool,

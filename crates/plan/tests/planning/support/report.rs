@@ -3,11 +3,11 @@ use serde_json::{Map, Value, json};
 
 use super::Cluster;
 
-/// What a plan writes, without what is the same in all of them.
-pub(crate) fn first_plan(plan: &Plan) -> Value {
+/// What a plan writes: bodies in full, or without what is the same in all of them.
+pub(crate) fn first_plan(plan: &Plan, full: bool) -> Value {
     let mut report = Map::new();
-    let applies: Map<String, Value> =
-        plan.apply.iter().map(|apply| (apply.object.to_string(), essence(apply))).collect();
+    let body = |apply: &Apply| if full { apply.body.clone() } else { essence(apply) };
+    let applies: Map<String, Value> = plan.apply.iter().map(|apply| (apply.object.to_string(), body(apply))).collect();
     let names = |objects: &[portreeve_plan::ObjectRef]| objects.iter().map(ToString::to_string).collect::<Vec<_>>();
     let kind = |warning: bool| if warning { "Warning" } else { "Normal" };
     let events = plan
