@@ -24,7 +24,8 @@ pub(super) enum Answer {
 /// The answer to a request that is not served: one line of plain text that names no other tenant.
 pub(super) fn refusal(outcome: Outcome) -> Response<Answer> {
     let (status, reason) = match outcome {
-        Outcome::BadRequest => (StatusCode::BAD_REQUEST, "the request is ambiguous"),
+        Outcome::BadRequest => (StatusCode::BAD_REQUEST, "the request is malformed or ambiguous"),
+        Outcome::Aborted => (StatusCode::BAD_REQUEST, "the request broke off"),
         Outcome::UnknownName => (StatusCode::NOT_FOUND, "no listener serves this host"),
         Outcome::NoRoute => (StatusCode::NOT_FOUND, "no route matches this request"),
         Outcome::Misdirected => (StatusCode::MISDIRECTED_REQUEST, "this connection was opened for another host"),

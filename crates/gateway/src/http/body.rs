@@ -1,5 +1,6 @@
 //! Bodies on their way, counted and never collected.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -18,16 +19,23 @@ pub(crate) struct Upload(Arc<Mutex<CountedUpload>>);
 struct CountedUpload {
     body: Incoming,
     carried: u64,
+    /// Set when the client did not send the body that it had announced.
+    fault: Option<Outcome>,
 }
 
 impl Upload {
     pub(super) fn new(body: Incoming) -> Self {
-        Self(Arc::new(Mutex::new(CountedUpload { body, carried: 0 })))
+        Self(Arc::new(Mutex::new(CountedUpload { body, carried: 0, fault: None })))
     }
 
     /// The bytes that were passed on so far.
     pub(super) fn carried(&self) -> u64 {
         self.with(|upload| upload.carried)
+    }
+
+    /// What the client did wrong, if the exchange cannot go on for that reason.
+    pub(super) fn fault(&self) -> Option<Outcome> {
+        self.with(|upload| upload.fault)
     }
 
     /// The lock is held within one call only; a poisoned one protects a body that will end in an error by itself.
@@ -44,6 +52,9 @@ impl Body for Upload {
         self.with(|upload| {
             let frame = ready!(Pin::new(&mut upload.body).poll_frame(cx));
             upload.carried += frame_len(frame.as_ref());
+            if let Some(Err(error)) = &frame {
+                upload.fault = Some(fault_of(error));
+            }
             Poll::Ready(frame)
         })
     }
@@ -103,10 +114,11 @@ impl Body for Download {
                 frame
             }
         };
-        if let Some(access) = &mut self.access {
+        let this = &mut *self;
+        if let Some(access) = &mut this.access {
             access.record.traffic.sent += frame_len(frame.as_ref());
             if matches!(frame, Some(Err(_))) {
-                access.record.outcome = Outcome::BackendFailed;
+                access.record.outcome = this.upload.as_ref().and_then(Upload::fault).unwrap_or(Outcome::BackendFailed);
             }
         }
         Poll::Ready(frame)
@@ -137,6 +149,15 @@ impl Drop for Download {
         {
             access.record.outcome = Outcome::Served;
         }
+    }
+}
+
+/// Whether a body that broke off was malformed, such as a chunk without a size, or its client has left.
+fn fault_of(error: &hyper::Error) -> Outcome {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    match source.map(io::Error::kind) {
+        Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => Outcome::BadRequest,
+        _ => Outcome::Aborted,
     }
 }
 

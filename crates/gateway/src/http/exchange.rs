@@ -196,7 +196,7 @@ impl Exchange<'_> {
                 Err(error @ SendError::Connect(_)) => tracing::debug!(%endpoint, ?error, "trying the next endpoint"),
                 Err(error @ (SendError::Request(_) | SendError::Exchange(_))) => {
                     tracing::debug!(%endpoint, ?error, "a request failed");
-                    return Err(Outcome::BackendFailed);
+                    return Err(upload.fault().unwrap_or(Outcome::BackendFailed));
                 }
             }
         }

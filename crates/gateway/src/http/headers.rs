@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use portreeve_table::HeaderChange;
 
@@ -69,6 +69,10 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> 
     let tokens: Vec<String> =
         tokens().flat_map(|value| value.split(',')).map(|token| token.trim().to_ascii_lowercase()).collect();
     let upgrade = headers.get(UPGRADE).filter(|_| tokens.iter().any(|token| token == UPGRADE.as_str())).cloned();
+    // What says how long the body is must say it once (RFC 9112, section 6.3).
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     for token in &tokens {
         headers.remove(token.as_str());
     }
@@ -136,6 +140,7 @@ mod tests {
             ("keep-alive", "timeout=5"),
             ("x-private", "1"),
             ("transfer-encoding", "chunked"),
+            ("content-length", "5"),
             ("te", "trailers"),
             ("upgrade", "h2c"),
             ("x-public", "1"),

@@ -1,6 +1,6 @@
 //! What a request asks for.
 
-use http::header::HOST;
+use http::header::{HOST, HeaderMap, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{Method, Request, Version};
 use portreeve_names::Hostname;
@@ -18,7 +18,8 @@ pub(super) struct Target {
 impl Target {
     /// Reads the host, and refuses what would mean one thing here and another at the backend.
     pub(super) fn of<B>(request: &Request<B>) -> Result<Self, Outcome> {
-        if request.method() == Method::CONNECT || leaves_its_path(request.uri().path()) {
+        let loses_its_coding = has_unknown_coding(request.headers());
+        if request.method() == Method::CONNECT || loses_its_coding || leaves_its_path(request.uri().path()) {
             return Err(Outcome::BadRequest);
         }
         let authority = authority(request)?;
@@ -38,21 +39,42 @@ fn authority<B>(request: &Request<B>) -> Result<Option<Authority>, Outcome> {
         (None, Some(host), None) => Some(Authority::try_from(host.as_bytes()).map_err(|_| Outcome::BadRequest)?),
     };
     match authority {
-        Some(authority) if authority.as_str().contains('@') => Err(Outcome::BadRequest),
+        Some(authority) if !is_host_and_port(&authority) => Err(Outcome::BadRequest),
         authority => Ok(authority),
     }
+}
+
+/// Whether this is nothing but a host and perhaps a port; `Authority` also takes user names and any text for a port.
+fn is_host_and_port(authority: &Authority) -> bool {
+    match authority.as_str().strip_prefix(authority.host()) {
+        Some("" | ":") => true,
+        Some(port) => port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok()),
+        None => false,
+    }
+}
+
+/// Whether the body has a transfer coding other than `chunked`, which ends here: the backend would get coded bytes and
+/// not hear of it (RFC 9112, section 6.1).
+fn has_unknown_coding(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let first_is_known = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    !first_is_known || codings.next().is_some()
 }
 
 /// Whether a path has `.` or `..` segments, also in disguise.
 ///
 /// A backend that resolves them would serve another path than the one that was routed, and protected. Clients resolve
-/// them before they ask (RFC 3986, section 5.2.4), so nobody else is hurt.
+/// them before they ask (RFC 3986, section 5.2.4), so nobody else is hurt. Some backends take `\` for `/`, and some
+/// (servlets) leave out what follows `;`.
 fn leaves_its_path(path: &str) -> bool {
-    if !path.contains("/.") && !path.contains('%') {
+    if !path.contains("/.") && !path.contains(['%', '\\']) {
         return false;
     }
-    let plain = path.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/");
-    plain.split('/').any(|segment| segment == "." || segment == "..")
+    let mut plain = path.to_ascii_lowercase();
+    for (disguise, meant) in [("%2e", "."), ("%2f", "/"), ("%5c", "/"), ("\\", "/"), ("%3b", ";")] {
+        plain = plain.replace(disguise, meant);
+    }
+    plain.split('/').any(|segment| matches!(segment.split(';').next(), Some("." | "..")))
 }
 
 #[cfg(test)]
@@ -91,18 +113,46 @@ mod tests {
     #[test]
     fn a_host_that_can_be_read_in_two_ways_is_refused() {
         let two = ["a.example.com", "b.example.com"];
-        for hosts in [&two[..], &["user@a.example.com"], &["a b"], &["a.example.com/x"], &[]] {
+        for hosts in
+            [&two[..], &["user@a.example.com"], &["a b"], &["a.example.com/x"], &["a.com:x"], &["a.com:65536"], &[]]
+        {
             assert_eq!(host(Version::HTTP_11, "/", hosts), Err(Outcome::BadRequest), "{hosts:?}");
         }
     }
 
     #[test]
     fn a_path_that_leaves_itself_is_refused() {
-        for path in ["/a/../b", "/a/..", "/a/%2e%2E/b", "/a/.%2e", "/a/./b", "/a/..%2fb", "/a%2F..%2fb"] {
+        for path in [
+            "/a/../b",
+            "/a/..",
+            "/a/%2e%2E/b",
+            "/a/.%2e",
+            "/a/./b",
+            "/a/..%2fb",
+            "/a%2F..%2fb",
+            "/a/..;/b",
+            "/a/..%3Bx=1/b",
+            "/a/..%5cb",
+            "/a\\..\\b",
+        ] {
             assert_eq!(host(Version::HTTP_11, path, &["a.com"]), Err(Outcome::BadRequest), "{path}");
         }
-        for path in ["/a/...", "/.well-known/x", "/a/..b", "/a%20b", "/a?x=/../", "/a.b/c.", "*"] {
+        for path in ["/a/...", "/.well-known/x", "/a/..b", "/a%20b", "/a?x=/../", "/a.b/c.", "/a;x=1/b", "*"] {
             assert!(host(Version::HTTP_11, path, &["a.com"]).is_ok(), "{path}");
         }
+    }
+
+    /// Origin: `Transfer-Encoding: gzip, chunked` reached the backend as `chunked`.
+    #[test]
+    fn a_body_keeps_its_coding_or_is_refused() {
+        let of = |codings: &[&str]| {
+            let mut request = request(Version::HTTP_11, "/", &["a.com"]);
+            for coding in codings {
+                request.headers_mut().append(TRANSFER_ENCODING, coding.parse().unwrap());
+            }
+            Target::of(&request).is_ok()
+        };
+        assert!(of(&[]) && of(&["chunked"]) && of(&["Chunked"]));
+        assert!(!of(&["gzip, chunked"]) && !of(&["identity", "chunked"]) && !of(&["chunked", "chunked"]));
     }
 }

@@ -108,6 +108,22 @@ async fn a_backend_that_breaks_off_is_a_bad_gateway() {
     assert_eq!(bed.records.finished().await.outcome, Outcome::BackendFailed);
 }
 
+/// Origin: a chunk without a size, and a client that left within its body, were laid at the backend's door (502).
+#[tokio::test]
+async fn a_body_that_breaks_off_is_the_clients_fault() {
+    let (bed, address) = Bed::serving(http_port([("*", http_routes([("/", to(&[http("app").await]))]))])).await;
+    for (body, outcome) in [("x\r\n", Outcome::BadRequest), ("5\r\nab", Outcome::Aborted)] {
+        let mut client = connect(address).await;
+        let head = "POST / HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\n\r\n";
+        client.write_all([head, body].concat().as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut answer = String::new();
+        soon(client.read_to_string(&mut answer)).await.unwrap();
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        assert_eq!(bed.records.finished().await.outcome, outcome, "{body}");
+    }
+}
+
 /// A request that was not sent yet can go elsewhere, with its body.
 #[tokio::test]
 async fn the_next_endpoint_is_tried_when_one_is_dead() {
