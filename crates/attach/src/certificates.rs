@@ -118,7 +118,7 @@ fn listener_warnings(owner: &Owner<'_>, listener: &Listener<'_>, pair: &KeyPair,
 }
 
 /// Names of a route that belong to a listener whose certificate is not for them, such as `a.b.example.com` on a listener
-/// for `*.example.com` (pains row 20). Where the certificate does not suit the listener, that is said once, there.
+/// for `*.example.com`. Where the certificate does not suit the listener, that is said once, there.
 fn route_warnings(decisions: &Decisions<'_>, route: &Route<'_>) -> Vec<Warning> {
     let attachments = route.parents.iter().flat_map(|parent| parent.attachments.iter().flatten());
     let on_listener = attachments.map(|attachment| (&decisions.listeners[attachment.listener], &attachment.hosts));

@@ -216,7 +216,7 @@ fn gateway_refusal(gateway: &Gateway) -> Option<OwnerRefusal> {
 }
 
 /// Only what is wrong with the Gateway as a whole counts here: a Gateway's own broken listener must not take down the
-/// listeners of others (gateway-api GEP-1713 leaves that open; pains row 3).
+/// listeners of others (gateway-api GEP-1713 leaves that open).
 fn set_refusal<'a>(gateway: &'a Gateway, set: &'a ListenerSet, index: &Index<'a>) -> Option<OwnerRefusal> {
     let namespaces = gateway.spec.allowed_listeners.as_ref().and_then(|allowed| allowed.namespaces.as_ref());
     let rule = namespaces.map_or(NamespaceRule::None, NamespaceRule::from);

@@ -19,7 +19,7 @@ const MAX_ATTEMPTS: usize = 3;
 
 /// How long a connection is silent before its peer is asked whether it is still there, and how often it is asked again.
 ///
-/// Middleboxes forget silent connections after 60 s and more (pains row 8), and a dead peer is found within a minute.
+/// Middleboxes forget silent connections after 60 s and more, and a dead peer is found within a minute.
 pub(crate) const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) const KEEPALIVE_RETRIES: u32 = 3;

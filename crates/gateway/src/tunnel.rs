@@ -25,7 +25,7 @@ thread_local! {
 
 /// Carries bytes both ways until both directions have ended, counting them in `traffic` as they are written.
 ///
-/// The end of one direction is passed on, after all its bytes, and leaves the other alone (pains row 25): a client may
+/// The end of one direction is passed on, after all its bytes, and leaves the other alone: a client may
 /// finish its request and still get the answer. An error on either side ends both. There is no idle timeout.
 pub(crate) async fn splice<C, B>(client: &mut C, backend: &mut B, traffic: &mut Traffic) -> io::Result<()>
 where
