@@ -85,7 +85,7 @@ impl Directory {
         found.add(&self.root).map_err(|source| Unreadable { path: self.root.clone(), source })?;
         let Listing { files, mut findings, .. } = found;
         let lost: Vec<_> = findings.iter().map(|finding| finding.place.file.clone()).collect();
-        let is_lost = |file: &str| lost.iter().any(|directory| file.starts_with(&**directory));
+        let is_lost = |file: &str| lost.iter().any(|directory| Path::new(file).starts_with(&**directory));
         self.files.retain(|file, _| files.contains_key(file) || is_lost(file));
         for (file, path) in &files {
             match read_text(path) {

@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
@@ -16,8 +16,11 @@ const LOOK_UNWATCHED: Duration = Duration::from_secs(1);
 
 /// Says when a directory may have changed.
 pub(super) struct Watch {
+    path: PathBuf,
     /// `None` where the system cannot watch, such as on some network file systems, or has no watches left.
     watcher: Option<RecommendedWatcher>,
+    /// Given to every watcher; one notice is enough, it says that there is something to look at.
+    notice: mpsc::Sender<()>,
     noticed: mpsc::Receiver<()>,
     /// Whether something was noticed and not yet told.
     is_pending: bool,
@@ -26,15 +29,12 @@ pub(super) struct Watch {
 impl Watch {
     /// Watches a directory with all below it, or a single file.
     pub(super) fn start(path: &Path) -> Self {
-        // One is enough: it says that there is something to look at.
-        let (sender, noticed) = mpsc::channel(1);
-        let notice = move |event: notify::Result<Event>| {
-            // Reading is no change, and we read.
-            if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-                let _ = sender.try_send(());
-            }
-        };
-        Self { watcher: watch(path, notice), noticed, is_pending: false }
+        let (notice, noticed) = mpsc::channel(1);
+        let watcher = watch(path, notice.clone());
+        if watcher.is_none() {
+            tracing::warn!("{} cannot be watched, so it is read every second", path.display());
+        }
+        Self { path: path.to_owned(), watcher, notice, noticed, is_pending: false }
     }
 
     /// Returns when something has changed and its writer has been quiet for a moment, or when it is time to look anyway.
@@ -42,17 +42,24 @@ impl Watch {
     /// May be cancelled: what was noticed is then told the next time.
     pub(super) async fn changed(&mut self) {
         let look = if self.watcher.is_some() { LOOK } else { LOOK_UNWATCHED };
-        if !self.is_pending && !matches!(timeout(look, self.noticed.recv()).await, Ok(Some(()))) {
-            return;
+        if self.is_pending || matches!(timeout(look, self.noticed.recv()).await, Ok(Some(()))) {
+            self.is_pending = true;
+            let deadline = Instant::now() + AT_MOST;
+            while let Ok(Some(())) = timeout_at(deadline.min(Instant::now() + QUIET), self.noticed.recv()).await {}
+            self.is_pending = false;
         }
-        self.is_pending = true;
-        let deadline = Instant::now() + AT_MOST;
-        while let Ok(Some(())) = timeout_at(deadline.min(Instant::now() + QUIET), self.noticed.recv()).await {}
-        self.is_pending = false;
+        // A watch is on what a path led to when it began: a directory that was replaced since, or a new link, is not in it.
+        self.watcher = watch(&self.path, self.notice.clone());
     }
 }
 
-fn watch(path: &Path, notice: impl FnMut(notify::Result<Event>) + Send + 'static) -> Option<RecommendedWatcher> {
+fn watch(path: &Path, notice: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
+    let notice = move |event: notify::Result<Event>| {
+        // Reading is no change, and we read.
+        if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+            let _ = notice.try_send(());
+        }
+    };
     let mut watcher = notify::recommended_watcher(notice).ok()?;
     // Editors replace files, so a single file is watched through its directory.
     let outcome = if path.is_dir() {
@@ -61,13 +68,8 @@ fn watch(path: &Path, notice: impl FnMut(notify::Result<Event>) + Send + 'static
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         watcher.watch(parent, RecursiveMode::NonRecursive)
     };
-    match outcome {
-        Ok(()) => Some(watcher),
-        Err(error) => {
-            tracing::warn!("{} cannot be watched, so it is read every second: {error}", path.display());
-            None
-        }
-    }
+    let outcome = outcome.inspect_err(|error| tracing::debug!("failed to watch {}: {error}", path.display()));
+    outcome.is_ok().then_some(watcher)
 }
 
 #[cfg(test)]
@@ -101,6 +103,26 @@ mod tests {
         let mut watch = Watch::start(&file);
         fs::write(home.path().join("new"), "y").unwrap();
         fs::rename(home.path().join("new"), &file).unwrap();
+        assert!(is_noticed(&mut watch).await);
+    }
+
+    /// Origin: a watched directory that was removed and made again, or a link into another one, was read every 10 s only.
+    #[tokio::test]
+    async fn what_takes_the_place_of_a_directory_is_watched_too() {
+        let home = tempfile::tempdir().unwrap();
+        let [root, elsewhere] = ["root", "elsewhere"].map(|name| home.path().join(name));
+        fs::create_dir(&root).unwrap();
+        fs::create_dir(&elsewhere).unwrap();
+        let mut watch = Watch::start(&root);
+        fs::remove_dir(&root).unwrap();
+        assert!(is_noticed(&mut watch).await);
+        fs::create_dir(&root).unwrap();
+        assert!(is_noticed(&mut watch).await);
+        fs::write(root.join("f.yaml"), "x").unwrap();
+        assert!(is_noticed(&mut watch).await);
+        std::os::unix::fs::symlink(&elsewhere, root.join("link")).unwrap();
+        assert!(is_noticed(&mut watch).await);
+        fs::write(elsewhere.join("f.yaml"), "x").unwrap();
         assert!(is_noticed(&mut watch).await);
     }
 
