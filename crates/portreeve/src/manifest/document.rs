@@ -39,7 +39,7 @@ impl Document {
         if text.lines().all(is_without_content) {
             return Ok(None);
         }
-        let options = serde_saphyr::options! { with_snippet: false };
+        let options = serde_saphyr::options! { with_snippet: false, budget: budget(text) };
         let root = serde_saphyr::from_str_with_options::<Spanned<Node>>(text, options);
         let root = root.map_err(|error| unreadable(file, lines_before, &error))?;
         let is_empty = matches!(root.value, Node::Scalar(Value::Null));
@@ -56,6 +56,15 @@ impl Document {
         let line = self.lines_before + line_of(&self.root, &field.0);
         Place { file: self.file.clone(), line: Some(line), field: field.clone() }
     }
+}
+
+/// What a text may cost: as much as its length explains, so that a `List` of a whole cluster is read, and aliases that
+/// grow into far more than was written are not.
+fn budget(text: &str) -> Option<serde_saphyr::Budget> {
+    let usual = serde_saphyr::Budget::default();
+    // A node takes at least one byte, and at most two events.
+    let (max_nodes, max_events) = (usual.max_nodes.max(text.len()), usual.max_events.max(2 * text.len()));
+    serde_saphyr::budget! { max_nodes: max_nodes, max_events: max_events }
 }
 
 /// Cuts at the document markers: `---` at the start of a line ends a document wherever it stands, even within a block

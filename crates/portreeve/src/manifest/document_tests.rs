@@ -113,3 +113,13 @@ fn hostile_input_is_refused_and_not_suffered() {
         assert!(matches!(documents.as_slice(), [Err(_)]), "{text:.100}");
     }
 }
+
+/// Origin: `kubectl get services -A -o json` of 8,000 Services, 3.5 MB, was "too large or too complex".
+#[test]
+fn a_list_of_a_whole_cluster_is_read() {
+    let item = r#"{"kind": "Service", "ports": [{"port": 80}, {"port": 81}, {"port": 82}, {"port": 83}]}"#;
+    let text = format!("[{item}{}]", format!(",\n{item}").repeat(24_999));
+    let documents = parse(&text);
+    let [Ok(document)] = documents.as_slice() else { panic!("{:?}", documents.first().map(Result::is_ok)) };
+    assert_eq!(document.to_json().as_array().map(Vec::len), Some(25_000));
+}
