@@ -248,6 +248,17 @@ pub struct PlatformArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneArg(pub Zone);
 
+/// Arguments that are fine one by one, and not together.
+#[derive(Debug, thiserror::Error)]
+pub enum BadArguments {
+    /// There is no place for state.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// One port is sent to two places.
+    #[error("{0} is given twice: keep the one that is meant")]
+    Twice(String),
+}
+
 /// Text that is no zone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not NAMES=NAMESPACE,NAMESPACE, such as *.team.example.com=team or keycloak.example.com=")]
@@ -255,7 +266,7 @@ pub struct NoZone;
 
 impl InputArgs {
     /// What the arguments mean; `variable` reads the environment.
-    pub fn into_input(self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Input, StateError> {
+    pub fn into_input(self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Input, BadArguments> {
         let state = match self.state_dir {
             Some(path) => path,
             None => default_path(&self.manifests, variable)?,
@@ -265,6 +276,10 @@ impl InputArgs {
             classes => Classes::Named(BTreeSet::from_iter(classes)),
         };
         let SocketArgs { address_pool, listen, map } = self.sockets;
+        let rules = Rules { pool: address_pool, listens: listen, maps: map, may_bind };
+        if let Some(port) = rules.said_twice() {
+            return Err(BadArguments::Twice(port));
+        }
         Ok(Input {
             manifests: self.manifests,
             state,
@@ -272,7 +287,7 @@ impl InputArgs {
             settings: Settings { controller_name: CONTROLLER_NAME.to_owned(), classes },
             backends: self.backend,
             default_gateways: self.default_gateways,
-            rules: Rules { pool: address_pool, listens: listen, maps: map, may_bind },
+            rules,
         })
     }
 }
@@ -367,6 +382,17 @@ mod tests {
             ("kubespaces-system", "kubespaces-api", None)
         );
         assert_eq!(config.tenant_apps, None);
+    }
+
+    /// Origin: of `--map 443=1 --map 443=2` the second was ignored in silence.
+    #[test]
+    fn a_port_has_one_place() {
+        for twice in [["--map=443=1", "--map=443=2"], ["--listen=a/g:1=127.0.0.1:1", "--listen=a/g:1=127.0.0.1:2"]] {
+            let command = parse(&[&["plan", "dir", "--state-dir", "state"][..], &twice].concat()).unwrap().command;
+            let Command::Plan(plan) = command else { panic!("{command:?}") };
+            let error = plan.input.into_input(|_| None).unwrap_err();
+            assert!(error.to_string().ends_with("is given twice: keep the one that is meant"), "{error}");
+        }
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //!
 //! Room rule: flags, wiring and I/O. What a test would want to decide lives in `plan`, `attach` and `table`.
 
+// They panic when nobody reads any more; `output` does not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod access_log;
 mod admission;
 pub mod authority;
@@ -15,6 +18,7 @@ pub mod input;
 pub mod kinds;
 pub mod manifest;
 pub mod offline;
+pub mod output;
 pub mod records;
 pub mod report;
 pub mod sockets;

@@ -8,6 +8,7 @@ use portreeve::cli::{Command, RawArgs};
 use portreeve::commands::{exit_of, plan, trace, up};
 use portreeve::demo;
 use portreeve::exit::Exit;
+use portreeve::output::say;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
@@ -15,11 +16,11 @@ fn main() -> ExitCode {
     let arguments = RawArgs::parse();
     // Libraries speak up on standard error; RUST_LOG says how much.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false).init();
     match run(arguments.command) {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            say(format_args!("error: {error:#}"));
             exit_of(&error).into()
         }
     }

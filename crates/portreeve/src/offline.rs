@@ -68,6 +68,7 @@ pub fn offline(input: &Input, now: Timestamp) -> Result<Offline, OfflineError> {
         }
         (data_plane, sockets) = (next_data_plane, next_sockets);
     }
+    converged.warnings.extend(sockets.warnings());
     Ok(Offline { world, findings: reading.findings, converged, sockets: states(sockets) })
 }
 

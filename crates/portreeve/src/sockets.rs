@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use portreeve_attach::Warning;
 use portreeve_table::PortKey;
 
 /// The address of the first Gateway.
@@ -77,6 +78,20 @@ pub struct Sockets {
     pub open: BTreeMap<PortKey, SocketAddr>,
     /// Ports that get no socket.
     pub refused: BTreeMap<PortKey, Refusal>,
+    /// Ports that `--listen` names and nobody has.
+    pub absent: Vec<PortKey>,
+}
+
+impl Sockets {
+    /// What was asked for and concerns nobody.
+    pub fn warnings(&self) -> impl Iterator<Item = Warning> {
+        self.absent.iter().map(|port| Warning {
+            subject: format!("--listen {port}"),
+            message:
+                "no listener has this port of this Gateway, so nothing listens there: name one that the manifests have"
+                    .to_owned(),
+        })
+    }
 }
 
 /// Why a port gets no socket.
@@ -134,7 +149,10 @@ impl Rules {
         book: &AddressBook,
         before: &BTreeMap<PortKey, SocketAddr>,
     ) -> Sockets {
-        let mut sockets = Sockets::default();
+        let ports: BTreeSet<_> = ports.into_iter().collect();
+        let listens = self.listens.iter().map(|listen| &listen.port);
+        let absent = listens.filter(|port| !ports.contains(port)).cloned().collect();
+        let mut sockets = Sockets { absent, ..Sockets::default() };
         let mut wanted = Vec::new();
         for port in ports {
             match self.socket(port, book) {
@@ -147,10 +165,8 @@ impl Rules {
         wanted.sort();
         let mut holders: BTreeMap<SocketAddr, &PortKey> = BTreeMap::new();
         for (_, port, address) in wanted {
-            // Port 0 is a different one each time.
-            let holder = holders.get(&address).filter(|_| address.port() != 0);
-            if let Some(other) = holder {
-                let refusal = Refusal::Taken { address, this: port.clone(), other: PortKey::clone(other) };
+            if let Some(other) = holder(&holders, address) {
+                let refusal = Refusal::Taken { address, this: port.clone(), other: other.clone() };
                 sockets.refused.insert(port.clone(), refusal);
             } else {
                 holders.insert(address, port);
@@ -158,6 +174,14 @@ impl Rules {
             }
         }
         sockets
+    }
+
+    /// The first port that is said twice, as it is written.
+    pub fn said_twice(&self) -> Option<String> {
+        let listens = self.listens.iter().map(|listen| format!("--listen {}", listen.port));
+        let maps = self.maps.iter().map(|map| format!("--map {}", map.from));
+        let mut said = BTreeSet::new();
+        listens.chain(maps).find(|text| !said.insert(text.clone()))
     }
 
     fn socket(&self, port: &PortKey, book: &AddressBook) -> Option<SocketAddr> {
@@ -171,6 +195,22 @@ impl Rules {
         };
         book.get(&*port.gateway).map(|address| SocketAddr::new(*address, number))
     }
+}
+
+/// Who has a socket already: the same one, or one whose address is every address.
+fn holder<'a>(holders: &BTreeMap<SocketAddr, &'a PortKey>, address: SocketAddr) -> Option<&'a PortKey> {
+    let (ip, port) = (address.ip(), address.port());
+    // Port 0 is a different one each time.
+    if port == 0 {
+        return None;
+    }
+    // Every address of IPv6 is every address of IPv4 too (`IPV6_V6ONLY` is off).
+    let every: IpAddr = Ipv6Addr::UNSPECIFIED.into();
+    let of_family = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { every };
+    let covering = [ip, of_family, every].into_iter().find_map(|ip| holders.get(&SocketAddr::new(ip, port)));
+    let is_covered = |held: &SocketAddr| held.port() == port && (ip == every || held.is_ipv4() == ip.is_ipv4());
+    let covered = || holders.iter().find(|(held, _)| ip.is_unspecified() && is_covered(held)).map(|(_, holder)| holder);
+    covering.or_else(covered).copied()
 }
 
 impl AddressPool {
@@ -315,6 +355,40 @@ mod tests {
         for text in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "a/8", "10.0.0.0/x"] {
             assert_eq!(text.parse::<AddressPool>(), Err(BadSocket::Pool), "{text}");
         }
+    }
+
+    /// Origin: `--listen …:80=0.0.0.0:9999` beside `…:443=127.0.0.1:9999` was said to be in use by another process.
+    #[test]
+    fn every_address_holds_each_one_of_them() {
+        let cases = [
+            ("0.0.0.0:9", "127.0.0.1:9", true),
+            ("[::]:9", "127.0.0.1:9", true),
+            ("[::]:9", "0.0.0.0:9", true),
+            ("[::]:9", "[::1]:9", true),
+            ("0.0.0.0:9", "[::1]:9", false),
+            ("0.0.0.0:9", "127.0.0.1:8", false),
+            ("127.0.0.1:9", "127.0.0.2:9", false),
+            ("0.0.0.0:0", "127.0.0.1:0", false),
+        ];
+        for (one, other, quarrel) in cases {
+            for (first, second) in [(one, other), (other, one)] {
+                let rules = rules(&[&format!("a/g:80={first}"), &format!("a/g:443={second}")], &[]);
+                let ports = [key("a/g", 80), key("a/g", 443)];
+                let refused = rules.resolve(&ports, &AddressBook::new(), &BTreeMap::new()).refused;
+                assert_eq!(!refused.is_empty(), quarrel, "{first} and {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_said_twice_or_of_nobody_is_noticed() {
+        let once = rules(&["a/g:80=127.0.0.1:1", "a/g:81=127.0.0.1:2"], &["80=1", "81=2"]);
+        assert_eq!(once.said_twice(), None);
+        let absent = once.resolve(&[key("a/g", 80)], &AddressBook::new(), &BTreeMap::new()).absent;
+        assert_eq!(absent, [key("a/g", 81)]);
+        let listens = rules(&["a/g:80=127.0.0.1:1", "a/g:80=127.0.0.1:2"], &[]);
+        assert_eq!(listens.said_twice().as_deref(), Some("--listen a/g:80"));
+        assert_eq!(rules(&[], &["80=1", "80=2"]).said_twice().as_deref(), Some("--map 80"));
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub enum StateError {
         source: serde_json::Error,
     },
     /// A file cannot be written.
-    #[error("failed to write {path}; what was written before is still there")]
+    #[error("failed to write {path}; nothing in it has changed")]
     Write {
         /// Which file.
         path: PathBuf,

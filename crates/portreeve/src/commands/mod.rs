@@ -4,14 +4,16 @@ pub mod plan;
 pub mod trace;
 pub mod up;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+use crate::cli::BadArguments;
 use crate::exit::Exit;
 use crate::input::Input;
 use crate::manifest::{Finding, Severity};
 use crate::offline::{Offline, OfflineError, offline};
+use crate::output::say;
 use crate::report::{Row, ServedName, State};
 use crate::standalone::StartError;
 use crate::text::Style;
@@ -27,8 +29,12 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
         StartError::State(_) | StartError::Authority(_) | StartError::Thread(_) => Exit::Unable,
         StartError::Fault => Exit::Fault,
     });
-    let input = error.downcast_ref::<trace::BadQuestion>().map(|_| Exit::BadInput);
-    offline.or(start).or(input).unwrap_or(Exit::Unable)
+    let question = error.downcast_ref::<trace::BadQuestion>().map(|_| Exit::BadInput);
+    let arguments = error.downcast_ref::<BadArguments>().map(|error| match error {
+        BadArguments::State(_) => Exit::Unable,
+        BadArguments::Twice(_) => Exit::BadInput,
+    });
+    offline.or(start).or(question).or(arguments).unwrap_or(Exit::Unable)
 }
 
 /// The table of owners.
@@ -55,7 +61,7 @@ fn reason(row: &Row) -> String {
 /// What would be for these manifests; whoever waits at a terminal is told what for.
 fn look(input: &Input) -> Result<Offline, OfflineError> {
     if io::stderr().is_terminal() {
-        eprintln!("reading {}", input.manifests.display());
+        say(format_args!("reading {}", input.manifests.display()));
     }
     offline(input, crate::now())
 }
@@ -63,13 +69,12 @@ fn look(input: &Input) -> Result<Offline, OfflineError> {
 /// Says on standard error what is wrong with manifests.
 fn complain(findings: &[Finding]) {
     for finding in findings.iter().filter(|finding| finding.severity != Severity::Info) {
-        eprintln!("{finding}");
+        say(finding);
     }
 }
 
-/// Writes one JSON value to standard output.
-fn print_json(value: &impl Serialize) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut stdout, value)?;
-    io::Write::write_all(&mut stdout, b"\n")
+/// Writes one JSON value and ends its line.
+fn write_json(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    out.write_all(b"\n")
 }

@@ -2,15 +2,15 @@
 
 use std::io::{self, Write};
 
-use anyhow::Context;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{look, print_json, status_table};
+use super::{look, status_table, write_json};
 use crate::cli::{Output, PlanArgs};
 use crate::exit::Exit;
 use crate::manifest::Finding;
 use crate::offline::Offline;
+use crate::output::{print, say};
 use crate::report::{Row, State, rows};
 use crate::text::Style;
 use crate::world::World;
@@ -34,12 +34,12 @@ pub fn run(arguments: PlanArgs) -> anyhow::Result<Exit> {
     let planned = look(&input)?;
     let rows = rows(&planned.world, &planned.converged.table, &planned.sockets);
     for finding in &planned.findings {
-        eprintln!("{finding}");
+        say(finding);
     }
     let warnings: Vec<_> =
         planned.converged.warnings.iter().map(|warning| format!("{}: {}", warning.subject, warning.message)).collect();
     for warning in &warnings {
-        eprintln!("warning: {warning}");
+        say(format_args!("warning: {warning}"));
     }
     let printed = Printed {
         objects: planned.world.applied().map(|(_, body)| body).collect(),
@@ -48,18 +48,17 @@ pub fn run(arguments: PlanArgs) -> anyhow::Result<Exit> {
         findings: &planned.findings,
         warnings,
     };
-    match arguments.output {
-        Output::Json => print_json(&printed),
-        Output::Yaml => print_yaml(&printed),
-        Output::Table => print_table(&printed, Style::of_stdout()),
-    }
-    .context("failed to write to standard output")?;
+    print(|out| match arguments.output {
+        Output::Json => write_json(out, &printed),
+        Output::Yaml => write_yaml(out, &printed),
+        Output::Table => write_table(out, &printed, Style::of_stdout()),
+    })?;
     Ok(exit(&planned, &rows))
 }
 
 fn exit(planned: &Offline, rows: &[Row]) -> Exit {
     if let Some(unsettled) = &planned.converged.unsettled {
-        eprintln!("{unsettled}");
+        say(unsettled);
         return Exit::Fault;
     }
     if planned.findings.iter().any(Finding::is_error) {
@@ -83,23 +82,21 @@ fn statuses(world: &World) -> Vec<Value> {
         .collect()
 }
 
-fn print_yaml(printed: &Printed<'_>) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
+fn write_yaml(out: &mut dyn Write, printed: &Printed<'_>) -> io::Result<()> {
     for value in printed.objects.iter().copied().chain(&printed.statuses) {
         let text = serde_saphyr::to_string(value).map_err(io::Error::other)?;
-        write!(stdout, "---\n{text}")?;
+        write!(out, "---\n{text}")?;
     }
     Ok(())
 }
 
-fn print_table(printed: &Printed<'_>, style: Style) -> io::Result<()> {
+fn write_table(out: &mut dyn Write, printed: &Printed<'_>, style: Style) -> io::Result<()> {
     let mut objects = style.table(&["WOULD APPLY", "NAMESPACE", "NAME"]);
     for object in &printed.objects {
         let metadata = &object["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
         objects.add_row([text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"])]);
     }
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{}", status_table(printed.rows, style))?;
-    if printed.objects.is_empty() { Ok(()) } else { writeln!(stdout, "{objects}") }
+    writeln!(out, "{}", status_table(printed.rows, style))?;
+    if printed.objects.is_empty() { Ok(()) } else { writeln!(out, "{objects}") }
 }

@@ -2,17 +2,17 @@
 
 use std::io::{self, Write};
 
-use anyhow::Context;
 use http::Uri;
 use http::uri::Scheme;
 use portreeve_attach::{Question, RequestQuestion, Trace, trace};
 use portreeve_names::Hostname;
 use serde::Serialize;
 
-use super::{complain, look, print_json};
+use super::{complain, look, write_json};
 use crate::cli::{Output, TraceArgs};
 use crate::exit::Exit;
 use crate::manifest::Finding;
+use crate::output::{print, say};
 use crate::report::SocketStates;
 use crate::text::Style;
 
@@ -44,15 +44,15 @@ pub fn run(arguments: TraceArgs) -> anyhow::Result<Exit> {
     let found = look(&input)?;
     complain(&found.findings);
     if let Some(note) = look_behind_the_map(&mut question, &found.sockets) {
-        eprintln!("{note}");
+        say(note);
     }
     let answer = trace(&found.world.attach_objects(), &input.settings, &question);
-    match arguments.output {
-        Output::Json => print_json(&Printed { served: answer.is_served(), trace: &answer, findings: &found.findings }),
-        Output::Yaml => print_yaml(&answer),
-        Output::Table => print_table(&answer, Style::of_stdout()),
-    }
-    .context("failed to write to standard output")?;
+    let printed = Printed { served: answer.is_served(), trace: &answer, findings: &found.findings };
+    print(|out| match arguments.output {
+        Output::Json => write_json(out, &printed),
+        Output::Yaml => write_yaml(out, &answer),
+        Output::Table => write_table(out, &answer, Style::of_stdout()),
+    })?;
     Ok(if answer.is_served() { Exit::Good } else { Exit::Refused })
 }
 
@@ -72,11 +72,16 @@ fn question(arguments: &TraceArgs) -> Result<Question, BadQuestion> {
         Some(scheme) if *scheme == Scheme::HTTP => false,
         _ => return Err(bad()),
     };
-    let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(bad)?;
+    let authority = uri.authority().filter(|authority| !authority.as_str().contains('@')).ok_or_else(bad)?;
+    let host = Some(authority.host()).filter(|host| !host.is_empty()).ok_or_else(bad)?;
+    // `Uri` takes any text for a port.
+    let port =
+        authority.as_str().strip_prefix(host).and_then(|rest| rest.strip_prefix(':')).filter(|port| !port.is_empty());
+    let port = port.map(|port| port.parse::<u16>().map_err(|_| bad())).transpose()?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     Ok(Question {
         gateway,
-        port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+        port: port.unwrap_or(if tls { 443 } else { 80 }),
         tls,
         // An IP address is no name: clients send none for it.
         name: Hostname::parse(host).ok(),
@@ -99,19 +104,19 @@ fn look_behind_the_map(question: &mut Question, sockets: &SocketStates) -> Optio
     Some(note)
 }
 
-fn print_yaml(answer: &Trace) -> io::Result<()> {
+fn write_yaml(out: &mut dyn Write, answer: &Trace) -> io::Result<()> {
     let text = serde_saphyr::to_string(answer).map_err(io::Error::other)?;
-    io::stdout().lock().write_all(text.as_bytes())
+    out.write_all(text.as_bytes())
 }
 
-fn print_table(answer: &Trace, style: Style) -> io::Result<()> {
+fn write_table(out: &mut dyn Write, answer: &Trace, style: Style) -> io::Result<()> {
     let mut table = style.table(&["", "HOP", "OBJECT", "FINDING"]);
     for hop in &answer.hops {
         let fix = hop.fix.as_ref().map(|fix| format!("\nto do: {fix}")).unwrap_or_default();
         let finding = format!("{}{fix}", hop.finding);
         table.add_row([style.mark(hop.ok), hop.kind, &hop.subject, &finding]);
     }
-    writeln!(io::stdout().lock(), "{table}")
+    writeln!(out, "{table}")
 }
 
 #[cfg(test)]
@@ -143,7 +148,10 @@ mod tests {
         let request = plain.request.unwrap();
         assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/"));
         assert_eq!(asked(&["https://127.0.0.1/"]).unwrap().name, None);
-        for bad in ["hub.example.com", "ftp://a.test", "https://", "/lab"] {
+        let bad_ports = ["https://a.test:99999/", "https://a.test:x/", "https://a.test:8443:1"];
+        for bad in
+            ["hub.example.com", "ftp://a.test", "https://", "/lab", "https://u@a.test"].into_iter().chain(bad_ports)
+        {
             assert_eq!(asked(&[bad]).unwrap_err(), BadQuestion::Url(bad.into()));
         }
     }

@@ -11,6 +11,7 @@ use crate::access_log::{AccessLog, Lines};
 use crate::changes::{Change, changes};
 use crate::cli::{LogFormat, UpArgs};
 use crate::exit::Exit;
+use crate::output::say;
 use crate::standalone::{Snapshot, Standalone, StartError};
 use crate::text::Style;
 
@@ -23,7 +24,7 @@ pub async fn run(arguments: UpArgs) -> anyhow::Result<Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?;
 
-    eprintln!("reading {}", input.manifests.display());
+    say(format_args!("reading {}", input.manifests.display()));
     let standalone = Standalone::start(input, Arc::new(AccessLog { lines, format })).await?;
     let mut snapshots = standalone.snapshots();
     let mut before = snapshots.borrow_and_update().clone();
@@ -40,14 +41,15 @@ pub async fn run(arguments: UpArgs) -> anyhow::Result<Exit> {
             }
         }
     }
-    eprintln!("stopping: open connections may go on for {} s; a second signal cuts them", drain.as_secs());
+    let limit = drain.as_secs();
+    say(format_args!("stopping: open connections may go on for {limit} s; a second signal cuts them"));
     let cut = tokio::select! {
         cut = standalone.shutdown(drain) => cut,
         _ = interrupt.recv() => return Ok(Exit::Interrupted),
         _ = terminate.recv() => return Ok(Exit::Interrupted),
     };
     if cut > 0 {
-        eprintln!("{cut} connections were cut");
+        say(format_args!("{cut} connections were cut"));
     }
     out.lines.flush();
     Ok(Exit::Good)
@@ -85,7 +87,7 @@ impl Out {
     fn changes(&self, changes: Vec<Change>) {
         for change in changes {
             match self.format {
-                LogFormat::Text => eprintln!("{} {}", crate::now(), change.text),
+                LogFormat::Text => say(format_args!("{} {}", crate::now(), change.text)),
                 LogFormat::Json => {
                     let line = json!({"type": "change", "time": crate::now(), "severity": change.severity, "text": change.text});
                     self.lines.write(line.to_string());

@@ -26,6 +26,7 @@ use self::report::{Line, Refusal};
 use self::scenario::{PLATFORM, Step, TENANT_API, TENANT_APPS};
 use crate::exit::Exit;
 use crate::input::{CONTROLLER_NAME, Input};
+use crate::output::print;
 use crate::sockets::{PortMap, Rules};
 use crate::standalone::{Snapshot, Standalone};
 use crate::text::Style;
@@ -55,7 +56,8 @@ pub async fn run(once: bool) -> anyhow::Result<Exit> {
     let folder = TempDir::with_prefix("portreeve-demo-").context("failed to make a folder for the demo")?;
     let manifests = folder.path().join("manifests");
     write_manifests(&manifests)?;
-    println!("Starting sample backends and the gateway; the manifests are in {}", manifests.display());
+    let place = manifests.display();
+    print(|out| writeln!(out, "Starting sample backends and the gateway; the manifests are in {place}"))?;
     let backends = Backends::start().await?;
     let journal = Arc::new(Journal::default());
     let standalone = Standalone::start(input(folder.path(), &backends, once)?, journal.clone()).await?;
@@ -63,14 +65,15 @@ pub async fn run(once: bool) -> anyhow::Result<Exit> {
 
     let lines = ask_all(&scenario::steps(&backends), &snapshot, &journal).await?;
     let style = Style::of_stdout();
-    println!("{}\n", report::lines(&lines, style));
     let refusals = report::refusals(&snapshot);
-    println!("Refused before any connection, and said so in the status:\n{}", report::refusal_table(&refusals, style));
     let right = lines.iter().all(|line| line.right) && refusals.iter().all(Refusal::is_right);
-    println!(
-        "{}",
-        if right { "All of it is as it must be." } else { "SOMETHING IS WRONG: see the lines that are marked." }
-    );
+    let verdict =
+        if right { "All of it is as it must be." } else { "SOMETHING IS WRONG: see the lines that are marked." };
+    print(|out| {
+        writeln!(out, "{}\n", report::lines(&lines, style))?;
+        writeln!(out, "Refused before any connection, and said so in the status:")?;
+        writeln!(out, "{}\n{verdict}", report::refusal_table(&refusals, style))
+    })?;
 
     if !once {
         print_hand_tests(folder.path(), &snapshot, &backends)?;
@@ -149,7 +152,7 @@ fn print_hand_tests(folder: &Path, snapshot: &Snapshot, backends: &Backends) -> 
     let dask = socket(snapshot, PLATFORM, 8786)?;
     let (api, apps) = (socket(snapshot, TENANT_API, 443)?, socket(snapshot, TENANT_APPS, 443)?);
     let scheduler = scenario::scheduler_name(CLUSTERS[0]);
-    println!(
+    let text = format!(
         "
 It stays up until Ctrl-C. Change a manifest in {path}/manifests and see it applied, or try by hand:
 
@@ -161,5 +164,5 @@ It stays up until Ctrl-C. Change a manifest in {path}/manifests and see it appli
   openssl s_client -connect {dask} -servername daskgateway-dask.unknown    # closed
 "
     );
-    Ok(())
+    print(|out| writeln!(out, "{text}"))
 }

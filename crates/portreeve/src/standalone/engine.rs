@@ -190,7 +190,7 @@ impl Engine {
         Snapshot {
             rows: rows(&self.world, &converged.table, &self.socket_states()),
             findings: self.reading.findings.clone(),
-            warnings: converged.warnings,
+            warnings: converged.warnings.into_iter().chain(self.sockets.warnings()).collect(),
             problems: self.problems.iter().chain(&self.unreadable).cloned().chain(unsaved).chain(unsettled).collect(),
             events: snapshot.events,
             sockets: self.socket_states(),

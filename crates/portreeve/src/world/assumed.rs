@@ -52,6 +52,9 @@ impl FromStr for BackendEndpoint {
             return Err(NoBackendEndpoint);
         }
         let address: SocketAddr = address.parse().map_err(|_| NoBackendEndpoint)?;
+        if address.port() == 0 {
+            return Err(NoBackendEndpoint);
+        }
         Ok(Self { namespace: namespace.to_owned(), service: service.to_owned(), port, address })
     }
 }

@@ -38,6 +38,7 @@ fn backends_are_written_as_they_are_documented() {
         "team/hub",
         "team/hub=localhost:1",
         "team/hub:0=127.0.0.1:1",
+        "team/hub=127.0.0.1:0",
         "team/hub:x=127.0.0.1:1",
         "/hub=127.0.0.1:1",
     ] {

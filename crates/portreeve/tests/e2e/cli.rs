@@ -137,3 +137,49 @@ async fn a_port_in_use_takes_out_only_its_own_listeners() {
     let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
     assert!(served && said, "served {served}, said {said}:\n{log}");
 }
+
+/// Origin: `plan … | head` ended with exit code 3 and a complaint about a broken pipe.
+#[test]
+fn a_reader_that_has_had_enough_is_no_fault() {
+    for arguments in [&["plan", "-o", "json"][..], &["trace", "https://hub.example.test/"], &["demo", "--once"]] {
+        let mut command = portreeve();
+        command.arg(arguments[0]);
+        if arguments[0] != "demo" {
+            command.arg(quickstart());
+        }
+        let output = run(command.args(&arguments[1..]).stdout(deaf()));
+        assert!(matches!(output.status.code(), OK | NOT_READY), "{arguments:?}: {}", text(&output));
+        assert!(!text(&output).contains("roken pipe"), "{arguments:?}: {}", text(&output));
+    }
+}
+
+/// Origin: `up … 2>&1 | grep -m1 Ready` ended the gateway with a panic at its next change.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_has_to_read_what_a_gateway_says() {
+    let (folder, socket) = (TempDir::new().unwrap(), "127.0.7.2:24080");
+    let gateway = "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: { name: g, namespace: team }\n\
+                   spec: { gatewayClassName: any, listeners: [{ name: http, port: 80, protocol: HTTP }] }\n";
+    let state = folder.path().join("state");
+    let manifests = folder.path().join("manifests");
+    std::fs::create_dir(&manifests).unwrap();
+    let mut command = portreeve();
+    command.arg("up").arg(&manifests).arg("--state-dir").arg(state).args(["--listen", &format!("team/g:80={socket}")]);
+    let mut process = command.env("RUST_LOG", "debug").stdout(deaf()).stderr(deaf()).spawn().unwrap();
+    std::fs::write(manifests.join("g.yaml"), gateway).unwrap();
+    let start = std::time::Instant::now();
+    while std::net::TcpStream::connect(socket).is_err() {
+        assert_eq!(process.try_wait().unwrap(), None, "it ended");
+        assert!(start.elapsed() < crate::support::DEADLINE);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    std::fs::write(manifests.join("broken.yaml"), "a: [").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(process.try_wait().unwrap(), None, "it ended");
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+/// The end of a pipe that nobody reads.
+fn deaf() -> std::io::PipeWriter {
+    std::io::pipe().unwrap().1
+}
