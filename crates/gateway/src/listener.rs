@@ -103,14 +103,21 @@ impl OpenPort {
 }
 
 async fn accept_all(listener: TcpListener, port: PortKey, shared: Arc<Shared>) {
+    let mut is_said = false;
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => start(&shared, &port, stream, peer),
+            Ok((stream, peer)) => {
+                is_said = false;
+                start(&shared, &port, stream, peer);
+            }
             Err(error) if is_of_one_connection(&error) => {
                 tracing::debug!(%port, %error, "a client left before it was accepted");
             }
             Err(error) => {
-                tracing::warn!(%port, %error, "failed to accept; trying again in {ACCEPT_PAUSE:?}");
+                // Once is enough for as long as it lasts.
+                if !std::mem::replace(&mut is_said, true) {
+                    tracing::warn!(%port, %error, "failed to accept; trying again every {ACCEPT_PAUSE:?}");
+                }
                 sleep(ACCEPT_PAUSE).await;
             }
         }

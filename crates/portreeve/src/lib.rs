@@ -18,6 +18,7 @@ pub mod input;
 pub mod kinds;
 pub mod manifest;
 pub mod offline;
+mod open_files;
 pub mod output;
 pub mod records;
 pub mod report;

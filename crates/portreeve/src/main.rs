@@ -1,5 +1,6 @@
 //! The `portreeve` binary: see `portreeve --help`.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -16,7 +17,9 @@ fn main() -> ExitCode {
     let arguments = RawArgs::parse();
     // Libraries speak up on standard error; RUST_LOG says how much.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false).init();
+    let is_terminal = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal);
+    log.log_internal_errors(false).init();
     match run(arguments.command) {
         Ok(exit) => exit.into(),
         Err(error) => {

@@ -12,6 +12,7 @@ use super::{Snapshot, StartError};
 use crate::authority::{Authority, CA_CERTIFICATE};
 use crate::input::{Input, Objects};
 use crate::manifest::{Directory, Reading};
+use crate::open_files::allow_connections;
 use crate::records::Records;
 use crate::report::{SocketStates, rows};
 use crate::sockets::{Sockets, assign};
@@ -59,6 +60,8 @@ impl Engine {
         let reading = directory.read()?;
         let state = StateDirectory::open(&input.state)?;
         let saved = Records::peek(state.path())?;
+        let usual = Settings::default();
+        let settings = Settings { max_connections: usual.max_connections.min(allow_connections()), ..usual };
         let mut engine = Self {
             directory,
             reading,
@@ -70,7 +73,7 @@ impl Engine {
             records: saved.clone(),
             saved,
             is_unsaved: false,
-            gateway: Gateway::new(Settings::default(), observer),
+            gateway: Gateway::new(settings, observer),
             data_plane: DataPlane::default(),
             sockets: Sockets::default(),
             bound: BTreeMap::new(),
