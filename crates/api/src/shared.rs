@@ -35,18 +35,20 @@ pub struct GatewayReference {
 /// One granted claim: the record by which the holder of a name keeps it.
 ///
 /// Written by Portreeve alone. A holder keeps a grant until it drops the name or is deleted, whatever the age of
-/// others that want it.
+/// others that want it. A name without a place is kept without Gateway and port: the place is free for others.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
     /// The granted name: exact or `*.suffix`. Absent for a match-all listener, which holds its whole port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The Gateway on which it is granted.
-    pub gateway: GatewayReference,
-    /// The port on which it is granted.
+    /// The Gateway on which it is granted; absent while the name has no place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayReference>,
+    /// The port on which it is granted; absent while the name has no place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "port")]
-    pub port: u16,
+    pub port: Option<u16>,
     /// When it was granted.
     pub since: Time,
 }

@@ -139,6 +139,16 @@ impl Claim {
     }
 }
 
+impl Incumbency {
+    /// Since when, if the owner's status says so.
+    pub fn recorded(self) -> Option<Timestamp> {
+        match self {
+            Self::Since(since) | Self::Within(since) => Some(since),
+            Self::Legacy | Self::None => None,
+        }
+    }
+}
+
 impl Verdict {
     /// Whether the name is the owner's, whatever became of its place.
     pub fn holds_name(self) -> bool {

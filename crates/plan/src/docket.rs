@@ -72,21 +72,28 @@ impl Judgement {
         }
     }
 
-    /// What to record of these claims of one owner, in order of Gateway, port and name: new grants since now, known
-    /// ones since ever. A name that is still the owner's but has no place now keeps its former record, so that it is
-    /// not lost with the place.
-    pub(crate) fn record(&self, claims: &[usize], before: Record<'_>, now: &Time) -> Vec<api::Claim> {
+    /// What to record of these claims of one owner, in order of Gateway, port and name: new grants since now, known ones
+    /// since ever. A name that is still the owner's but has no place now stays on record alone, as wide as it is claimed
+    /// now: it is not lost with the place, and neither the place nor the rest of a wider name is kept from others.
+    pub(crate) fn record(&self, claims: &[usize], now: &Time) -> Vec<api::Claim> {
         let mut record: Vec<api::Claim> = claims.iter().filter_map(|claim| self.grant(*claim, now)).collect();
-        for claim in claims.iter().filter(|claim| self.verdicts[**claim].holds_name()) {
-            let hosts = &self.claims[*claim].hosts;
-            let former = || before.grants.iter().find(|grant| covers(grant, hosts)).cloned();
-            if !record.iter().any(|grant| covers(grant, hosts)) {
-                record.extend(former());
+        for (claim, kept) in claims.iter().filter_map(|claim| Some((*claim, self.kept_name(*claim)?))) {
+            let Claim { hosts, name_held, .. } = &self.claims[claim];
+            let is_part = matches!(name_held, Incumbency::Within(_));
+            if !record.iter().any(|grant| grant.name == kept.name || (is_part && covers(grant, hosts))) {
+                record.push(kept);
             }
         }
         record.sort_by_cached_key(|grant| (grant.gateway.clone(), grant.port, grant.name.clone()));
         record.dedup();
         record
+    }
+
+    fn kept_name(&self, claim: usize) -> Option<api::Claim> {
+        let Claim { hosts, name_held, .. } = &self.claims[claim];
+        let name = hosts.to_field().filter(|_| self.verdicts[claim].holds_name())?;
+        let since = Time(name_held.recorded()?);
+        Some(api::Claim { name: Some(name), gateway: None, port: None, since })
     }
 
     fn grant(&self, claim: usize, now: &Time) -> Option<api::Claim> {
@@ -95,15 +102,12 @@ impl Judgement {
         let held = if *hosts == HostPattern::Any { seat.port_held } else { *name_held };
         Some(api::Claim {
             name: hosts.to_field(),
-            gateway: api::GatewayReference {
+            gateway: Some(api::GatewayReference {
                 name: seat.gateway.name.to_string(),
                 namespace: seat.gateway.namespace.to_string(),
-            },
-            port: seat.port,
-            since: match held {
-                Incumbency::Since(since) | Incumbency::Within(since) => Time(since),
-                Incumbency::Legacy | Incumbency::None => now.clone(),
-            },
+            }),
+            port: Some(seat.port),
+            since: held.recorded().map_or_else(|| now.clone(), Time),
         })
     }
 }
@@ -130,7 +134,8 @@ impl<'a> Record<'a> {
 }
 
 fn is_on(grant: &api::Claim, gateway: &GatewayName, port: u16) -> bool {
-    grant.port == port && grant.gateway.namespace == *gateway.namespace && grant.gateway.name == *gateway.name
+    let here = |there: &api::GatewayReference| there.namespace == *gateway.namespace && there.name == *gateway.name;
+    grant.port == Some(port) && grant.gateway.as_ref().is_some_and(here)
 }
 
 fn earliest<'a>(grants: impl Iterator<Item = &'a api::Claim>, hosts: &HostPattern) -> Incumbency {

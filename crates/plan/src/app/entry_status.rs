@@ -10,7 +10,7 @@ use crate::acknowledgement::{route, set_entry, tls_route_statuses};
 use crate::condition::{Conditions, Finding, Reason, foremost};
 use crate::gateway::SharedGateway;
 use crate::object::{Key, Kind};
-use crate::settled::{Alarm, WatchedListener};
+use crate::settled::{Alarm, WatchedListener, not_found};
 
 /// What became of one entry.
 pub(super) struct EntryReport {
@@ -102,7 +102,11 @@ impl AppReport<'_, '_> {
         before: Option<&TcpStatus>,
         alarm: &mut Alarm,
     ) -> Vec<Finding> {
-        let Some(set) = self.listener_set() else { return self.no_listener_set().into_iter().collect() };
+        let Some(set) = self.listener_set() else {
+            let gateway = &self.case.app.gateway;
+            let missing = self.settled.view.gateway(gateway).is_none().then(|| not_found(gateway));
+            return missing.into_iter().chain(self.no_listener_set()).collect();
+        };
         let watched = WatchedListener {
             set: &set,
             section: &listener.name,

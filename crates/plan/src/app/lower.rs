@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
-use portreeve_api::names::{self, MAX_LISTENERS, MAX_OBJECT_NAME, nebari_app as derived};
+use gateway_api::gateways::GatewayListeners;
+use portreeve_api::names::{self, MAX_LISTENERS, MAX_OBJECT_NAME, labels, nebari_app as derived};
 use portreeve_api::nebari_app::RouteManagement;
 use portreeve_names::{HostPattern, Hostname};
 
@@ -55,11 +56,11 @@ pub(crate) struct EntryListener {
 /// What an app claims. Names that it held stay claimed while what it asks for is refused.
 pub(crate) fn lower<'a>(view: &View<'a>, app: App<'a>, docket: &mut Docket) -> AppCase<'a> {
     let refusal = validate(view, &app);
-    if refusal.is_some() || app.is_leaving() {
+    if app.is_leaving() {
         return AppCase { app, refusal, web: None, entries: Vec::new() };
     }
-    let mut lowering =
-        Lowering { view, app: &app, record: Record::of(app.status().map(|status| &*status.claims)), docket };
+    let record = Record::of(app.status().map(|status| &*status.claims));
+    let mut lowering = Lowering { view, app: &app, record, refused: refusal.is_some(), docket };
     let web = app.web.as_ref().map(|web| lowering.web(web));
     let entries = lowering.entries();
     AppCase { app, refusal, web, entries }
@@ -95,6 +96,8 @@ struct Lowering<'l, 'a> {
     view: &'l View<'a>,
     app: &'l App<'a>,
     record: Record<'l>,
+    /// The app as a whole.
+    refused: bool,
     docket: &'l mut Docket,
 }
 
@@ -222,24 +225,33 @@ impl Lowering<'_, '_> {
         (port, usage): (u16, Usage),
         refused: bool,
     ) -> Option<usize> {
+        let refused = refused || self.refused;
         let gateway = self.app.gateway.clone();
         let name_held = self.record.name_held(&hosts).min(self.legacy(&hosts));
         let seat = (!refused).then(|| {
             let port_held = self.record.port_held(&gateway, port, &hosts);
             Seat { gateway, port, usage, port_held }
         });
-        if refused && !matches!(name_held, Incumbency::Since(_) | Incumbency::Within(_)) {
+        if refused && name_held.recorded().is_none() {
             return None;
         }
         Some(self.docket.file(Claim { owner: self.app.owner.clone(), position, hosts, name_held, seat }))
     }
 
-    /// The former operator's listener for this app and name, which the platform has on the Gateway.
+    /// The former operator's listener for this app and name, which the platform has on the Gateway. Its name is that of
+    /// other apps too (`a-b` in `c`, `a` in `b-c`); the namespace whose routes it takes is not.
     fn legacy(&self, hosts: &HostPattern) -> Incumbency {
         let HostPattern::Exact(hostname) = hosts else { return Incumbency::None };
         let name = derived::https_listener(self.app.name, self.app.namespace);
         let listener = self.view.gateway(&self.app.gateway).and_then(|gateway| gateway.section(&name));
+        let listener = listener.filter(|listener| takes_routes_of(listener, self.app.namespace));
         let served = listener.and_then(|listener| Hostname::parse(listener.hostname.as_deref()?).ok());
         if served.as_ref() == Some(hostname) { Incumbency::Legacy } else { Incumbency::None }
     }
+}
+
+fn takes_routes_of(listener: &GatewayListeners, namespace: &str) -> bool {
+    let namespaces = listener.allowed_routes.as_ref().and_then(|allowed| allowed.namespaces.as_ref());
+    let labels = namespaces.and_then(|allowed| allowed.selector.as_ref()?.match_labels.as_ref());
+    labels.and_then(|labels| labels.get(labels::NAMESPACE_NAME)).is_some_and(|name| name == namespace)
 }

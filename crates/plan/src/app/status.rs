@@ -8,7 +8,6 @@ use portreeve_api::nebari_app::{
 use super::entry_status::EntryReport;
 use super::{App, AppCase, Rendered, Section};
 use crate::condition::{Conditions, Finding, Reason};
-use crate::docket::Record;
 use crate::gateway::SharedGateway;
 use crate::object::{Key, Kind};
 use crate::output::{Event, ObjectRef, StatusWrite};
@@ -159,8 +158,7 @@ impl AppReport<'_, '_> {
     fn claims(&self) -> Vec<portreeve_api::Claim> {
         let web = self.case.web.iter().filter_map(|web| web.claim);
         let entries = self.case.entries.iter().flat_map(|entry| &entry.listeners).map(|listener| listener.claim);
-        let (claims, now) = (web.chain(entries).collect::<Vec<_>>(), Time(self.settled.view.now));
-        self.settled.judgement.record(&claims, Record::of(Some(&self.before.claims)), &now)
+        self.settled.judgement.record(&web.chain(entries).collect::<Vec<_>>(), &Time(self.settled.view.now))
     }
 }
 

@@ -16,7 +16,7 @@ mod name_index;
 mod tests;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use portreeve_names::HostPattern;
 
@@ -58,7 +58,7 @@ impl<'a> Hearing<'a> {
     fn settle_names(&mut self) {
         let mut index = NameIndex::default();
         let mut refused = Vec::new();
-        for claim in self.in_order(|claim| Some(claim.name_held)) {
+        for claim in self.in_order(|claim| Some(self.claims[claim].name_held)) {
             let (hosts, group) = (&self.claims[claim].hosts, self.groups[claim]);
             match index.conflict(group, hosts) {
                 Some(_) => refused.push(claim),
@@ -77,7 +77,8 @@ impl<'a> Hearing<'a> {
     fn settle_ports(&mut self) {
         let mut ports: HashMap<(&GatewayName, u16), PortHolders<'a>> = HashMap::new();
         let mut refused = Vec::new();
-        for claim in self.in_order(port_held) {
+        let loners = self.loners();
+        for claim in self.in_order(|claim| self.port_right(claim, &loners)) {
             let Some(seat) = &self.claims[claim].seat else { continue };
             let port = ports.entry((&seat.gateway, seat.port)).or_default();
             match self.port_conflict(port, claim, seat.usage) {
@@ -120,7 +121,7 @@ impl<'a> Hearing<'a> {
 
     fn settle_rooms(&mut self, rooms: &Rooms) {
         let mut left = rooms.clone();
-        for claim in self.in_order(port_held) {
+        for claim in self.in_order(|claim| self.port_held(claim)) {
             let Some(Seat { gateway, usage: Usage::Entry, .. }) = &self.claims[claim].seat else { continue };
             match left.get_mut(gateway) {
                 Some(room) if *room > 0 => *room -= 1,
@@ -129,28 +130,43 @@ impl<'a> Hearing<'a> {
         }
     }
 
+    /// The groups that hold a port and now want it alone.
+    fn loners(&self) -> HashSet<(usize, &'a GatewayName, u16)> {
+        let seats =
+            self.claims.iter().zip(&self.groups).filter_map(|(claim, group)| Some((group, claim.seat.as_ref()?)));
+        let alone = seats.filter(|(_, seat)| seat.usage == Usage::Exclusive && seat.port_held.recorded().is_some());
+        alone.map(|(group, seat)| (*group, &seat.gateway, seat.port)).collect()
+    }
+
+    /// Who comes first on a port. Of the holders those that share it come before those that want it alone: these were
+    /// granted it beside the others, so they shared it too and have changed their minds since, which drives nobody out.
+    fn port_right(
+        &self,
+        claim: usize,
+        loners: &HashSet<(usize, &GatewayName, u16)>,
+    ) -> Option<(bool, bool, Incumbency)> {
+        let Seat { gateway, port, port_held, .. } = self.claims[claim].seat.as_ref()?;
+        let is_holder = port_held.recorded().is_some();
+        Some((!is_holder, is_holder && loners.contains(&(self.groups[claim], gateway, *port)), *port_held))
+    }
+
+    fn port_held(&self, claim: usize) -> Option<Incumbency> {
+        self.claims[claim].seat.as_ref().map(|seat| seat.port_held)
+    }
+
     fn usage(&self, claim: usize) -> Option<Usage> {
         self.claims[claim].seat.as_ref().map(|seat| seat.usage)
     }
 
     /// The claims that are still granted and to which `held` applies, the one with the best right first.
-    fn in_order(&self, held: impl Fn(&Claim) -> Option<Incumbency>) -> Vec<usize> {
-        let mut order: Vec<(Incumbency, usize)> = self
-            .claims
-            .iter()
-            .enumerate()
-            .filter(|(claim, _)| self.verdicts[*claim] == Verdict::Granted)
-            .filter_map(|(claim, content)| Some((held(content)?, claim)))
-            .collect();
+    fn in_order<Held: Ord>(&self, held: impl Fn(usize) -> Option<Held>) -> Vec<usize> {
+        let granted = (0..self.claims.len()).filter(|claim| self.verdicts[*claim] == Verdict::Granted);
+        let mut order: Vec<(Held, usize)> = granted.filter_map(|claim| Some((held(claim)?, claim))).collect();
         order.sort_by(|(left_held, left), (right_held, right)| {
             left_held.cmp(right_held).then_with(|| by_age(&self.claims[*left], &self.claims[*right]))
         });
         order.into_iter().map(|(_, claim)| claim).collect()
     }
-}
-
-fn port_held(claim: &Claim) -> Option<Incumbency> {
-    claim.seat.as_ref().map(|seat| seat.port_held)
 }
 
 /// By the age of the owner; among claims of one owner, in the order in which it wrote them.

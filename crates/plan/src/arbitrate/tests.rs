@@ -105,6 +105,15 @@ fn an_exclusive_listener_has_its_port_alone() {
     assert_eq!(settle(&claims), [PortTaken(1), Granted]);
 }
 
+/// design: an old app cannot take what a younger one already serves by editing its spec.
+#[test]
+fn a_holder_that_wants_its_port_alone_drives_nobody_out() {
+    let changed = held(claim("a/app", 1, "a.test", 8786, Exclusive), 10);
+    let neighbour = held(claim("b/app", 2, "b.test", 8786, Shared), 20);
+    assert_eq!(settle(&[changed.clone(), neighbour]), [PortTaken(1), Granted]);
+    assert_eq!(settle(&[changed, claim("b/app", 0, "b.test", 8786, Shared)]), [Granted, PortTaken(0)]);
+}
+
 #[test]
 fn the_same_port_of_another_gateway_is_free() {
     let mut elsewhere = claim("b/app", 2, "*", 8786, Exclusive);

@@ -45,15 +45,15 @@ pub(crate) fn lower<'a>(view: &View<'a>, tenants: Vec<Tenant<'a>>, docket: &mut 
         let refusal = validate(view, &tenant, &holders);
         let config = &view.world.config;
         let mut case = TenantCase { refusal, api: None, apps: None, tenant };
-        let serves = case.refusal.is_none() && !case.tenant.is_leaving();
+        let refused = case.refusal.is_some();
         case.api = config.tenant_api.as_ref().map(|api| {
             let (hosts, gateway) = (derived::api_hostname(case.tenant.name, &api.domain), api.gateway());
             let port = view.gateway(&gateway).and_then(|gateway| api_listener_port(gateway, api)).unwrap_or(HTTPS_PORT);
-            name_case(view, &case.tenant, (API, &hosts), (gateway, port), docket, serves)
+            name_case(view, &case.tenant, (API, &hosts), (gateway, port), docket, refused)
         });
         case.apps = config.tenant_apps.as_ref().map(|apps| {
             let hosts = derived::apps_domain(case.tenant.name, &apps.domain);
-            name_case(view, &case.tenant, (APPS, &hosts), (apps.gateway(), HTTPS_PORT), docket, serves)
+            name_case(view, &case.tenant, (APPS, &hosts), (apps.gateway(), HTTPS_PORT), docket, refused)
         });
         case
     });
@@ -64,36 +64,37 @@ pub(crate) fn lower<'a>(view: &View<'a>, tenants: Vec<Tenant<'a>>, docket: &mut 
 const API: (usize, Usage) = (0, Usage::Borrowed);
 const APPS: (usize, Usage) = (1, Usage::Entry);
 
+/// Of a tenant that is refused, only names that it holds are claimed, and no place.
 fn name_case(
     view: &View<'_>,
     tenant: &Tenant<'_>,
     ((position, usage), hosts): ((usize, Usage), &str),
     (gateway, port): (GatewayName, u16),
     docket: &mut Docket,
-    serves: bool,
+    refused: bool,
 ) -> NameCase {
-    if !serves {
-        return NameCase { claim: None, refusal: None, gateway };
+    let nothing = |gateway, refusal| NameCase { claim: None, refusal, gateway };
+    if tenant.is_leaving() {
+        return nothing(gateway, None);
     }
     let hosts = match HostPattern::parse(hosts) {
         Ok(hosts) => hosts,
         Err(error) => {
-            let refusal =
-                Some(Reason::InvalidSpec.because(format!("the platform's domain makes no host name: {error}")));
-            return NameCase { claim: None, refusal, gateway };
+            let refusal = Reason::InvalidSpec.because(format!("the platform's domain makes no host name: {error}"));
+            return nothing(gateway, Some(refusal));
         }
     };
     let record = Record::of(tenant.status().map(|status| &*status.claims));
     let legacy = legacy(view, tenant, &gateway, usage);
-    let seat =
-        Seat { port_held: record.port_held(&gateway, port, &hosts).min(legacy), gateway: gateway.clone(), port, usage };
-    let claim = docket.file(Claim {
-        owner: tenant.owner.clone(),
-        position,
-        name_held: record.name_held(&hosts).min(legacy),
-        hosts,
-        seat: Some(seat),
+    let name_held = record.name_held(&hosts).min(legacy);
+    if refused && name_held.recorded().is_none() {
+        return nothing(gateway, None);
+    }
+    let seat = (!refused).then(|| {
+        let port_held = record.port_held(&gateway, port, &hosts).min(legacy);
+        Seat { gateway: gateway.clone(), port, usage, port_held }
     });
+    let claim = docket.file(Claim { owner: tenant.owner.clone(), position, name_held, hosts, seat });
     NameCase { claim: Some(claim), refusal: None, gateway }
 }
 

@@ -12,7 +12,6 @@ use super::{Rendered, TenantCase};
 use crate::acknowledgement::{gateway_entry, listener, route, tls_route_statuses};
 use crate::app::has_key;
 use crate::condition::{Conditions, Finding, Reason, foremost};
-use crate::docket::Record;
 use crate::gateway::SharedGateway;
 use crate::object::{Key, Kind};
 use crate::output::{Event, StatusWrite};
@@ -198,7 +197,7 @@ impl TenantReport<'_, '_> {
     fn claims(&self) -> Vec<portreeve_api::Claim> {
         let names = [&self.case.api, &self.case.apps].into_iter().flatten();
         let claims: Vec<usize> = names.filter_map(|name| name.claim).collect();
-        self.settled.judgement.record(&claims, Record::of(Some(&self.before.claims)), &Time(self.settled.view.now))
+        self.settled.judgement.record(&claims, &Time(self.settled.view.now))
     }
 }
 

@@ -210,4 +210,38 @@ proptest! {
         settle(&mut fresh);
         prop_assert_eq!(cluster.essence(), fresh.essence());
     }
+
+    /// Whatever one namespace asks for, one edit after the other, costs nobody else a name or a place.
+    #[test]
+    fn nobody_loses_what_another_edits(scene in scene(), edits in prop::collection::vec((any::<u8>(), app_spec()), 1..7)) {
+        let mut cluster = scene.cluster();
+        settle(&mut cluster);
+        for (which, spec) in &edits {
+            let Some((identity, ..)) = scene.apps.get(usize::from(*which) % scene.apps.len().max(1)) else { continue };
+            let before = grants_of_others(&cluster, &identity.0);
+            cluster.pass_an_hour();
+            cluster.edit(&app(identity, spec));
+            settle(&mut cluster);
+            let after = grants_of_others(&cluster, &identity.0);
+            for (owner, grant) in before {
+                let is_left = |(other, left): &(String, Value)| {
+                    *other == owner && (*left == grant || (grant["port"].is_null() && left["name"] == grant["name"]))
+                };
+                prop_assert!(after.iter().any(is_left), "{owner} loses {grant} when {identity:?} wants {spec}");
+            }
+        }
+    }
+}
+
+/// What everybody outside a namespace holds, with its owner.
+fn grants_of_others(cluster: &Cluster, namespace: &str) -> Vec<(String, Value)> {
+    let owners = cluster
+        .objects
+        .iter()
+        .filter(|((kind, home, _), _)| (kind == "NebariApp" && home != namespace) || kind == "Tenant");
+    let claims = owners.flat_map(|(name, owner)| {
+        let claims = owner["status"]["claims"].as_array().cloned().unwrap_or_default();
+        claims.into_iter().map(move |claim| (format!("{name:?}"), claim))
+    });
+    claims.collect()
 }

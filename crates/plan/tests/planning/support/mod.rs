@@ -103,6 +103,11 @@ impl Cluster {
         self.settings.now.unwrap_or_else(|| "2026-08-01T12:00:00Z".parse().expect("a time"))
     }
 
+    /// An hour goes by, so that what is granted from now on is younger.
+    pub(crate) fn pass_an_hour(&mut self) {
+        self.settings.now = Some(self.now() + jiff::SignedDuration::from_hours(1));
+    }
+
     /// Adds an object as its author wrote it, unless one of that name is there.
     pub(crate) fn author(&mut self, mut object: Value) {
         let name = name_of(&object);
