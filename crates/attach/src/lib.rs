@@ -61,6 +61,9 @@ pub struct Objects {
     pub endpoint_slices: Vec<Arc<EndpointSlice>>,
     /// The certificates of listeners.
     pub secrets: Vec<Arc<Secret>>,
+    /// HTTPRoutes, by namespace and name, that somebody protects by means that this gateway does not have, and which
+    /// means. They are refused: nobody is let in unprotected.
+    pub unprotectable: BTreeMap<(String, String), String>,
 }
 
 /// Which Gateways are served, and under which controller name statuses are written.

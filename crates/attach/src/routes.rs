@@ -70,6 +70,8 @@ pub(crate) enum Refusal {
     UnreadableHostname(String),
     #[error("{0}")]
     NoRuleLeft(String),
+    #[error("{0} protects it, which this gateway cannot apply, so nobody is let in")]
+    Unprotectable(String),
 }
 
 impl Refusal {
@@ -79,7 +81,7 @@ impl Refusal {
             Self::ParentRefused(_) | Self::NoMatchingParent { .. } => "NoMatchingParent",
             Self::Kind { .. } | Self::Namespace { .. } => "NotAllowedByListeners",
             Self::Hostname { .. } => "NoMatchingListenerHostname",
-            Self::UnreadableHostname(_) | Self::NoRuleLeft(_) => "UnsupportedValue",
+            Self::UnreadableHostname(_) | Self::NoRuleLeft(_) | Self::Unprotectable(_) => "UnsupportedValue",
         }
     }
 }
@@ -251,8 +253,11 @@ impl<'r, 'a> Parents<'r, 'a> {
         let allowing = self.allowing(route, reference, &named)?;
         let hosts = hosts.as_ref().map_err(|error| Refusal::UnreadableHostname(error.clone()))?;
         let attachments = self.sharing_names(hosts, &allowing)?;
-        match no_rule_left(rules) {
-            Some(problem) => Err(Refusal::NoRuleLeft(problem)),
+        if let Some(problem) = no_rule_left(rules) {
+            return Err(Refusal::NoRuleLeft(problem));
+        }
+        match self.index.unprotectable(name_of(route.metadata)).filter(|_| route.kind == RouteKind::Http) {
+            Some(protection) => Err(Refusal::Unprotectable(protection.to_owned())),
             None => Ok(attachments),
         }
     }

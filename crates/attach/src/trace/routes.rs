@@ -186,5 +186,8 @@ fn advice(refusal: &Refusal, route: &Route<'_>, listener: &Listener<'_>) -> Stri
         }
         Refusal::UnreadableHostname(_) => format!("correct the hostnames of {id}"),
         Refusal::NoRuleLeft(_) => format!("take that out of the rules of {id}"),
+        Refusal::Unprotectable(protection) => {
+            format!("serve it with a gateway that applies {protection}, or let the application sign visitors in itself")
+        }
     }
 }

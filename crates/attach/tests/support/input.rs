@@ -125,6 +125,10 @@ impl Case {
             "EndpointSlice" => objects.endpoint_slices.push(object(document)?),
             "Secret" => objects.secrets.push(object(document)?),
             "TestCertificate" => objects.secrets.push(object(secret(&read(document)?))?),
+            "Unprotectable" => {
+                let text = |field: &str| document[field].as_str().unwrap_or_default().to_owned();
+                objects.unprotectable.insert((text("namespace"), text("name")), text("by"));
+            }
             "DataPlane" => self.data_plane = read(without_kind(document))?,
             "Question" => self.questions.push(question(read(without_kind(document))?)?),
             "Settings" => self.settings.classes = classes(&document)?,

@@ -137,6 +137,7 @@ fn shuffled(objects: &Objects, turn: usize) -> Objects {
         services: turned(&objects.services, turn),
         endpoint_slices: turned(&objects.endpoint_slices, turn),
         secrets: turned(&objects.secrets, turn),
+        unprotectable: objects.unprotectable.clone(),
     }
 }
 

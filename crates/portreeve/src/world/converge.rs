@@ -58,7 +58,7 @@ pub fn converge(world: &mut World, authority: &mut Authority, environment: Envir
         let mut plan = plan(&world.plan_world(environment.now, environment.config));
         converged.events.append(&mut plan.events);
         let mut refused = Vec::new();
-        let mut changed = execute(world, &plan, &mut refused);
+        let mut changed = execute(world, &plan, environment.now, &mut refused);
         changed |= certify(world, authority, environment.now);
         let attached = attach(&world.attach_objects(), environment.settings, environment.data_plane, environment.now);
         changed |= write_statuses(world, &attached, &mut refused);
@@ -78,14 +78,14 @@ pub fn converge(world: &mut World, authority: &mut Authority, environment: Envir
 }
 
 /// Writes a plan in its order; returns whether that changed anything.
-fn execute(world: &mut World, plan: &Plan, refused: &mut Vec<Refused>) -> bool {
+fn execute(world: &mut World, plan: &Plan, now: Timestamp, refused: &mut Vec<Refused>) -> bool {
     let mut changed = false;
     let mut note = |outcome: Result<bool, Refused>| match outcome {
         Ok(change) => changed |= change,
         Err(refusal) => refused.push(refusal),
     };
     for apply in &plan.apply {
-        note(world.apply(apply));
+        note(world.apply(apply, now));
     }
     for object in &plan.delete {
         note(world.delete(object));

@@ -159,6 +159,33 @@ fn the_incumbent_keeps_its_name_over_a_restart() {
     assert_eq!(forgetful.condition("NebariApp", "lab", "Ready").0, "False");
 }
 
+/// design: Portreeve proves that nobody takes another's name. A listener by hand is newer than one that was granted.
+#[test]
+fn a_listener_by_hand_takes_no_granted_name() {
+    let by_hand = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: by-hand, namespace: a-first}\n\
+         spec: {parentRef: {name: nebari-gateway, namespace: envoy-gateway-system}, listeners: [{name: x, port: 443, \
+         protocol: HTTPS, hostname: hub.test, tls: {certificateRefs: [{name: own}]}}]}\n\
+         ---\napiVersion: cert-manager.io/v1\nkind: Certificate\nmetadata: {name: own, namespace: a-first}\n\
+         spec: {secretName: own, dnsNames: [hub.test], issuerRef: {name: any, kind: ClusterIssuer}}\n";
+    let mut bed = Bed::new(&[GATEWAY, &app("hub", "hub.test"), by_hand].concat());
+    bed.settle();
+    assert_eq!(bed.condition("NebariApp", "hub", "Ready"), said("True", "ReconcileSuccess"));
+    assert_eq!(bed.condition("ListenerSet", "by-hand", "Accepted").0, "False");
+}
+
+/// design: law 7. The embedded gateway has no sign-in, so what a policy protects is not served at all.
+#[test]
+fn what_must_be_protected_is_not_served_without_sign_in() {
+    let policy = "---\napiVersion: gateway.envoyproxy.io/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: login, namespace: team}\n\
+         spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: hub-route}], oidc: {clientID: hub}}\n";
+    let hub = app("hub", "hub.test").replace("spec: {", "spec: {auth: {enabled: true}, ");
+    let mut bed = Bed::new(&[GATEWAY, &hub, policy].concat());
+    let converged = bed.settle();
+    assert_eq!(bed.condition("NebariApp", "hub", "RoutingReady"), said("False", "RouteNotAccepted"));
+    let table = format!("{:?}", converged.table);
+    assert!(!table.contains("HTTPRoute/team/hub-route"), "{table}");
+}
+
 #[test]
 fn a_secret_that_people_wrote_is_used_as_it_is() {
     let issued = Authority::ephemeral("2026-08-01T00:00:00Z".parse().unwrap())

@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 pub use assumed::{BackendEndpoint, LOCAL_ISSUER, NoBackendEndpoint, assume, default_gateways};
 pub use converge::{Converged, Environment, Unsettled, converge};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use portreeve_api::SecurityPolicy;
 use portreeve_plan::{Apply, ObjectRef, merge};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -38,6 +41,8 @@ struct Entry {
     applied: Option<Value>,
     status: Option<Value>,
     generation: i64,
+    /// When the plan made it: what its author wrote without a time counts as newer.
+    made: Option<Timestamp>,
     /// All of the above, as an API server would show it.
     shown: Arc<Value>,
     /// `shown`, parsed; absent for kinds that are only written.
@@ -104,7 +109,7 @@ impl World {
     }
 
     /// What server-side apply does; returns whether that changed anything.
-    pub fn apply(&mut self, apply: &Apply) -> Result<bool, Refused> {
+    pub fn apply(&mut self, apply: &Apply, now: Timestamp) -> Result<bool, Refused> {
         if owns_nothing(&apply.body) {
             return self.delete(&apply.object);
         }
@@ -113,6 +118,7 @@ impl World {
             return Ok(false);
         }
         entry.applied = Some(apply.body.clone());
+        entry.made.get_or_insert(now);
         entry.show(&apply.object)?;
         Ok(true)
     }
@@ -191,7 +197,8 @@ impl World {
                 Typed::HttpRoute(object) => objects.http_routes.push(object.clone()),
                 Typed::TlsRoute(object) => objects.tls_routes.push(object.clone()),
                 Typed::ReferenceGrant(object) => objects.reference_grants.push(object.clone()),
-                Typed::NebariApp(_) | Typed::Tenant(_) | Typed::Certificate(_) | Typed::SecurityPolicy(_) => {}
+                Typed::SecurityPolicy(policy) => objects.unprotectable.extend(protected_by(policy)),
+                Typed::NebariApp(_) | Typed::Tenant(_) | Typed::Certificate(_) => {}
             }
         }
         objects
@@ -224,7 +231,7 @@ impl World {
 
 impl Entry {
     fn new(status: Option<Value>) -> Self {
-        Self { written: None, applied: None, status, generation: 0, shown: Arc::default(), typed: None }
+        Self { written: None, applied: None, status, generation: 0, made: None, shown: Arc::default(), typed: None }
     }
 
     fn author(&self) -> Option<Author> {
@@ -259,6 +266,9 @@ impl Entry {
         if metadata["uid"].is_null() {
             metadata["uid"] = stable_uid(object).into();
         }
+        if let Some(made) = self.made.filter(|_| self.written.is_none()) {
+            metadata["creationTimestamp"] = json!(Time(made));
+        }
         if object.kind == "Namespace" {
             metadata["labels"][portreeve_api::names::labels::NAMESPACE_NAME] = object.name.as_str().into();
         }
@@ -269,6 +279,15 @@ impl Entry {
             shown["status"] = status.clone();
         }
     }
+}
+
+/// The HTTPRoutes that a policy protects, and what the policy is called. The embedded gateway has no sign-in.
+fn protected_by(policy: &SecurityPolicy) -> impl Iterator<Item = ((String, String), String)> {
+    let metadata = &policy.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let called = format!("SecurityPolicy {namespace}/{}", metadata.name.as_deref().unwrap_or_default());
+    let routes = policy.spec.targets().filter(|target| target.kind == "HTTPRoute");
+    routes.map(move |route| ((namespace.to_owned(), route.name.clone()), called.clone()))
 }
 
 /// Whether a body has no field to own: its applier lets go of the object.

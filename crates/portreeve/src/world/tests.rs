@@ -81,12 +81,12 @@ fn what_is_applied_goes_over_what_is_written_and_leaves_no_trace() {
         listeners.iter().map(|listener| listener["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let entry = |name: &str| body(&key, &json!({"listeners": [{"name": name, "port": 443, "protocol": "HTTPS"}]}));
-    assert_eq!(world.apply(&entry("t-a")), Ok(true));
-    assert_eq!(world.apply(&entry("t-a")), Ok(false));
+    assert_eq!(world.apply(&entry("t-a"), Timestamp::UNIX_EPOCH), Ok(true));
+    assert_eq!(world.apply(&entry("t-a"), Timestamp::UNIX_EPOCH), Ok(false));
     assert_eq!(names(&world), ["p80", "t-a"]);
     assert_eq!(world.get(&key).unwrap()["metadata"]["managedFields"][0]["manager"], "portreeve");
     // The next body no longer has the entry, and its author changes the rest meanwhile.
-    world.apply(&entry("t-b")).unwrap();
+    world.apply(&entry("t-b"), Timestamp::UNIX_EPOCH).unwrap();
     world.rewrite([gateway(&[80, 81])].into(), true);
     assert_eq!(names(&world), ["p80", "p81", "t-b"]);
     assert_eq!(world.delete(&key), Ok(true));
@@ -99,7 +99,7 @@ fn what_only_the_plan_made_goes_when_it_is_deleted() {
     let key = object("ListenerSet", "l");
     let mut world = World::default();
     let spec = json!({"parentRef": {"name": "g"}, "listeners": [{"name": "a", "port": 1, "protocol": "HTTP"}]});
-    assert_eq!(world.apply(&body(&key, &spec)), Ok(true));
+    assert_eq!(world.apply(&body(&key, &spec), Timestamp::UNIX_EPOCH), Ok(true));
     assert_eq!(world.rewrite([gateway(&[80])].into(), true), []);
     assert!(world.get(&key).is_some() && !world.is_written(&key));
     assert_eq!(world.attach_objects().listener_sets.len(), 1);
@@ -112,7 +112,7 @@ fn what_only_the_plan_made_goes_when_it_is_deleted() {
 fn an_object_that_its_author_removes_takes_its_status_and_overlay_along() {
     let mut world = world_of(&[gateway(&[80])]);
     let key = object("Gateway", "g");
-    world.apply(&body(&key, &json!({"listeners": []}))).unwrap();
+    world.apply(&body(&key, &json!({"listeners": []})), Timestamp::UNIX_EPOCH).unwrap();
     world.rewrite(BTreeMap::new(), true);
     assert_eq!(world.get(&key), None);
     assert_eq!(world.set_status(&key, json!({})), Ok(false));
@@ -142,6 +142,8 @@ fn claims_outlive_the_process_and_end_with_their_owner() {
 #[test]
 fn what_an_api_server_would_refuse_is_refused() {
     let mut world = World::default();
-    let refused = world.apply(&body(&object("ListenerSet", "l"), &json!({"listeners": "none"}))).unwrap_err();
+    let refused = world
+        .apply(&body(&object("ListenerSet", "l"), &json!({"listeners": "none"})), Timestamp::UNIX_EPOCH)
+        .unwrap_err();
     assert_eq!((&*refused.object, &*refused.field), ("ListenerSet/team/l", "spec.listeners"));
 }
