@@ -18,6 +18,7 @@ use anyhow::{Context, bail};
 use portreeve_attach::{Classes, Settings};
 use portreeve_plan::{Config, TenantApi, TenantApps};
 use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
 
 pub use self::backends::{Backend, Backends, CLUSTERS};
 pub use self::identity::Identity;
@@ -77,7 +78,12 @@ pub async fn run(once: bool) -> anyhow::Result<Exit> {
 
     if !once {
         print_hand_tests(folder.path(), &snapshot, &backends)?;
-        tokio::signal::ctrl_c().await.context("failed to wait for Ctrl-C")?;
+        let mut terminate = signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?;
+        // Either way the folder of the demo is removed.
+        tokio::select! {
+            interrupted = tokio::signal::ctrl_c() => interrupted.context("failed to wait for Ctrl-C")?,
+            _ = terminate.recv() => {}
+        }
     }
     standalone.shutdown(DRAIN).await;
     Ok(if right { Exit::Good } else { Exit::Refused })

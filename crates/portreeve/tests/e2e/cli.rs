@@ -183,3 +183,23 @@ async fn nobody_has_to_read_what_a_gateway_says() {
 fn deaf() -> std::io::PipeWriter {
     std::io::pipe().unwrap().1
 }
+
+/// Origin: SIGTERM, as `docker stop` sends it, left the folder of the demo behind.
+#[test]
+fn a_demo_that_is_stopped_leaves_nothing_behind() {
+    let home = TempDir::new().unwrap();
+    let log = home.path().join("log");
+    let temporary = home.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let output = std::fs::File::create(&log).unwrap();
+    let mut process = portreeve().arg("demo").env("TMPDIR", &temporary).stdout(output).spawn().unwrap();
+    let start = std::time::Instant::now();
+    // Where the demo's own ports are taken it ends by itself, and has to be as tidy.
+    while process.try_wait().unwrap().is_none() && !std::fs::read_to_string(&log).unwrap().contains("until Ctrl-C") {
+        assert!(start.elapsed() < crate::support::DEADLINE);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    run(Command::new("kill").arg(process.id().to_string()));
+    process.wait().unwrap();
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}
