@@ -11,6 +11,7 @@
 //! 5. *prune*: what was made earlier and is not wanted any more;
 //! 6. *status*: what every owner is told, computed once.
 
+mod absent;
 mod acknowledgement;
 mod app;
 pub mod arbitrate;
@@ -36,4 +37,4 @@ mod world;
 pub use audit::{Fault, audit};
 pub use output::{Apply, Event, FIELD_MANAGER, ObjectRef, Plan, StatusWrite};
 pub use steps::plan;
-pub use world::{Config, Served, TenantApi, TenantApps, TlsRouteVersion, World, Zone};
+pub use world::{Absent, Config, Served, TenantApi, TenantApps, TlsRouteVersion, World, Zone};

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::absent;
 use crate::app::{self, App, AppCase};
 use crate::differ::{Drift, differ};
 use crate::docket::{Docket, Judgement};
@@ -49,6 +50,7 @@ fn lower_and_arbitrate<'a>(view: &View<'a>) -> (Cases<'a>, Judgement) {
     tenants.sort_by(|left, right| left.owner.by_age(&right.owner));
     let apps = apps.into_iter().map(|app| app::lower(view, app, &mut docket)).collect();
     let tenants = tenant::lower(view, tenants, &mut docket);
+    absent::lower(view, &mut docket);
     let rooms = tenant::rooms(view, &tenants);
     (Cases { apps, tenants }, docket.settle(&rooms))
 }

@@ -8,10 +8,10 @@ use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use portreeve_api::{Certificate, NebariApp, SecurityPolicy, Tenant};
+use portreeve_api::{Certificate, Claim, NebariApp, SecurityPolicy, Tenant};
 use portreeve_names::HostPattern;
 
-use crate::claim::GatewayName;
+use crate::claim::{GatewayName, Owner};
 
 /// Everything that a decision may depend on. Shared, so that a snapshot of a cluster costs no copies.
 ///
@@ -29,6 +29,8 @@ pub struct World {
     pub apps: Vec<Arc<NebariApp>>,
     /// All tenants.
     pub tenants: Vec<Arc<Tenant>>,
+    /// Owners that cannot be read now, as far as the shell knows of them. What they hold nobody else gets meanwhile.
+    pub absent: Vec<Absent>,
     /// All namespaces.
     pub namespaces: Vec<Arc<Namespace>>,
     /// All Services.
@@ -53,6 +55,15 @@ pub struct World {
     pub security_policies: Vec<Arc<SecurityPolicy>>,
     /// Ports that the shell dialled in vain, and why; nothing where it cannot dial. The text has no times or counts.
     pub failed_dials: BTreeMap<(GatewayName, u16), String>,
+}
+
+/// An owner that is on record but cannot be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Absent {
+    /// Who it is.
+    pub owner: Owner,
+    /// What it was granted.
+    pub grants: Vec<Claim>,
 }
 
 /// What the platform has configured.

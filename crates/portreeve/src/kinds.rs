@@ -13,9 +13,11 @@ use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::CustomResourceExt;
 use portreeve_api::{Certificate, NebariApp, SecurityPolicy, Tenant};
+use portreeve_plan::ObjectRef;
 use portreeve_schema::{InvalidSchema, Path, Schema, Segment};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::admission;
 
@@ -211,6 +213,17 @@ impl Kind {
 /// The group and the version of an `apiVersion`.
 pub fn split_api_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+/// The uid of an object whose manifest has none. It is the same after a restart, so that what the object owns stays its
+/// own.
+pub fn stable_uid(object: &ObjectRef) -> String {
+    let (group, _) = split_api_version(&object.api_version);
+    let namespace = object.namespace.as_deref().unwrap_or_default();
+    let hash = Sha256::digest(format!("{group}\n{}\n{namespace}\n{}", object.kind, object.name));
+    let (number, _) = hash.split_at(16);
+    let hex = number.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 fn parse<T: DeserializeOwned>(object: Value, typed: fn(Arc<T>) -> Typed) -> Result<Typed, ParseFault> {

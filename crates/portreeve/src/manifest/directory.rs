@@ -11,6 +11,7 @@ use portreeve_plan::ObjectRef;
 
 use super::read::{FileContents, read, summarize_ignored};
 use super::{Finding, Manifest, Place};
+use crate::kinds::stable_uid;
 
 /// Files larger than this are refused: 32 MiB, more than any cluster could hold of one kind.
 const MAX_FILE_BYTES: u64 = 32 << 20;
@@ -107,6 +108,7 @@ impl Directory {
                 findings.push(duplicate(manifest, first));
             }
         }
+        findings.extend(remove_doubles_of_uids(&mut manifests));
         findings.extend(self.files.iter().flat_map(|(file, known)| known.findings(file)));
         findings.extend(summarize_ignored(self.files.values().flat_map(|known| &known.used.ignored)));
         findings.sort();
@@ -143,6 +145,28 @@ impl Known {
         }
         findings
     }
+}
+
+/// Removes objects that say that they are another one: what that one owns would be theirs. A uid that is written gives
+/// way to one that is not.
+fn remove_doubles_of_uids(manifests: &mut BTreeMap<&ObjectRef, &Manifest>) -> Vec<Finding> {
+    let written = |manifest: &Manifest| manifest.value["metadata"]["uid"].as_str().map(str::to_owned);
+    let mut objects: Vec<&Manifest> = manifests.values().copied().collect();
+    objects.sort_by_key(|manifest| (written(manifest).is_some(), &manifest.place));
+    let mut known: BTreeMap<String, &Manifest> = BTreeMap::new();
+    let mut findings = Vec::new();
+    for manifest in objects {
+        let uid = written(manifest).unwrap_or_else(|| stable_uid(&manifest.object));
+        let first = known.entry(uid).or_insert(manifest);
+        if !std::ptr::eq(*first, manifest) {
+            let Manifest { object, place, .. } = manifest;
+            let message =
+                format!("{object} has the metadata.uid of {}, so it is ignored: remove the uid", first.object);
+            findings.push(Finding::error(place.clone(), message));
+            manifests.remove(&manifest.object);
+        }
+    }
+    findings
 }
 
 fn duplicate(manifest: &Manifest, first: &Manifest) -> Finding {
@@ -311,6 +335,20 @@ mod tests {
         };
         let findings: Vec<_> = findings.iter().map(|finding| finding.replace(&home, "")).collect();
         assert_eq!(findings, [said(2), said(6)]);
+    }
+
+    /// traps: 28. A Tenant with the uid of another one would have that one's namespace.
+    #[test]
+    fn no_object_can_pass_for_another() {
+        let mut bed = Bed::new();
+        let uid = |name: &str, uid: &str| namespace(name).replace("name: ", &format!("uid: {uid}, name: "));
+        let first = ObjectRef { api_version: "v1".into(), kind: "Namespace".into(), namespace: None, name: "z".into() };
+        bed.write("a.yaml", &[uid("guesses", &stable_uid(&first)), namespace("z")].concat());
+        bed.write("b.yaml", &[uid("x", "one"), uid("copies", "one"), uid("other", "two")].concat());
+        let (objects, findings) = bed.read();
+        assert_eq!(objects, ["Namespace/other", "Namespace/x", "Namespace/z"]);
+        assert!(findings[0].contains("Namespace/guesses has the metadata.uid of Namespace/z"), "{findings:?}");
+        assert!(findings[1].contains("Namespace/copies has the metadata.uid of Namespace/x"), "{findings:?}");
     }
 
     #[test]

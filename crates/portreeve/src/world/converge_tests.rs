@@ -42,6 +42,7 @@ struct Bed {
     config: Config,
     settings: Settings,
     now: Timestamp,
+    is_complete: bool,
 }
 
 impl Bed {
@@ -53,6 +54,7 @@ impl Bed {
             config: Config { cluster_issuer: Some("any".into()), ..Config::default() },
             settings: Settings { controller_name: "example.com/gateway".into(), classes: Classes::Every },
             now,
+            is_complete: true,
         };
         bed.write(text);
         bed
@@ -65,7 +67,7 @@ impl Bed {
             contents.manifests.into_iter().map(|manifest| (manifest.object, manifest.value)).collect();
         let backends = ["team/web=127.0.0.1:3000", "kubespaces-tenant-blue/blue:443=127.0.0.1:6443"];
         assume(&mut objects, &backends.map(|backend| backend.parse().unwrap()));
-        assert_eq!(self.world.rewrite(objects, true), []);
+        assert_eq!(self.world.rewrite(objects, self.is_complete), []);
     }
 
     fn converge(&mut self, data_plane: &DataPlane) -> Converged {
@@ -157,6 +159,35 @@ fn the_incumbent_keeps_its_name_over_a_restart() {
     let mut forgetful = Bed::new(&text);
     forgetful.settle();
     assert_eq!(forgetful.condition("NebariApp", "lab", "Ready").0, "False");
+}
+
+/// issue 3: bad input loses nothing. Who cannot be read after a restart finds its name and its port as it left them.
+#[test]
+fn an_owner_that_cannot_be_read_keeps_what_it_holds() {
+    let with_port = |name: &str, hostname: &str| {
+        app(name, hostname).replace("{pathPrefix: /}]", "{pathPrefix: /}], tcp: [{name: s, listener: {port: 9000}}]")
+    };
+    let lab = with_port("lab", "hub.test");
+    let mut bed = Bed::new(&[GATEWAY, &lab].concat());
+    bed.settle();
+    let held = bed.world.claims().clone();
+    let other = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: other, labels: {nebari.dev/managed: 'true'}}\n";
+    let rival = with_port("rival", "hub.test").replace("namespace: team", "namespace: other");
+    let mut restarted = Bed::new("");
+    restarted.world = World::new(held.clone());
+    restarted.is_complete = false;
+    restarted.write(&[GATEWAY, other, &rival].concat());
+    restarted.settle();
+    assert_eq!(*restarted.world.claims(), held, "nothing for the rival");
+    restarted.is_complete = true;
+    restarted.write(&[GATEWAY, other, &rival, &lab].concat());
+    restarted.settle();
+    assert_eq!(restarted.condition("NebariApp", "lab", "Ready"), said("True", "ReconcileSuccess"));
+    assert_eq!(*restarted.world.claims(), held);
+    // Once it is known to be gone, what it held is free.
+    restarted.write(&[GATEWAY, other, &rival].concat());
+    restarted.settle();
+    assert_eq!(restarted.world.claims().keys().collect::<Vec<_>>(), ["NebariApp/other/rival"]);
 }
 
 /// design: Portreeve proves that nobody takes another's name. A listener by hand is newer than one that was granted.

@@ -14,11 +14,11 @@ pub use converge::{Converged, Environment, Unsettled, converge};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use portreeve_api::SecurityPolicy;
-use portreeve_plan::{Apply, ObjectRef, merge};
+use portreeve_plan::claim::{Owner, OwnerKind};
+use portreeve_plan::{Absent, Apply, ObjectRef, merge};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use crate::kinds::{Kind, ParseFault, Typed, split_api_version};
+use crate::kinds::{Kind, ParseFault, Typed, split_api_version, stable_uid};
 
 /// The claims that were granted, by owner (`Kind/namespace/name`), as `status.claims` has them.
 ///
@@ -204,9 +204,18 @@ impl World {
         objects
     }
 
+    /// Owners that are on record but are not there: the file that has them cannot be read.
+    fn absent(&self) -> Vec<Absent> {
+        let present: BTreeSet<_> = self.entries.keys().map(ToString::to_string).collect();
+        let absent = self.claims.iter().filter(|(owner, _)| !present.contains(*owner));
+        absent.filter_map(|(owner, grants)| absent_owner(owner, grants)).collect()
+    }
+
     /// What a plan may depend on.
     pub fn plan_world(&self, now: jiff::Timestamp, config: &portreeve_plan::Config) -> portreeve_plan::World {
-        let mut world = portreeve_plan::World { now, config: config.clone(), ..portreeve_plan::World::default() };
+        let absent = self.absent();
+        let mut world =
+            portreeve_plan::World { now, config: config.clone(), absent, ..portreeve_plan::World::default() };
         for typed in self.typed() {
             match typed {
                 Typed::NebariApp(object) => world.apps.push(object.clone()),
@@ -290,6 +299,18 @@ fn protected_by(policy: &SecurityPolicy) -> impl Iterator<Item = ((String, Strin
     routes.map(move |route| ((namespace.to_owned(), route.name.clone()), called.clone()))
 }
 
+/// An owner by the key of [`Claims`].
+fn absent_owner(key: &str, grants: &Value) -> Option<Absent> {
+    let (kind, name) = key.split_once('/')?;
+    let (kind, namespace, name) = match kind {
+        "NebariApp" => name.split_once('/').map(|(namespace, name)| (OwnerKind::NebariApp, namespace, name))?,
+        "Tenant" => (OwnerKind::Tenant, "", name),
+        _ => return None,
+    };
+    let owner = Owner { kind, namespace: namespace.into(), name: name.into(), created: None };
+    Some(Absent { owner, grants: serde_json::from_value(grants.clone()).ok()? })
+}
+
 /// Whether a body has no field to own: its applier lets go of the object.
 fn owns_nothing(body: &Value) -> bool {
     let fields = &merge::managed_fields(body)["fieldsV1"];
@@ -311,16 +332,6 @@ fn without_bookkeeping(object: &Value) -> Value {
 fn parse(object: &ObjectRef, shown: &Value) -> Result<Option<Typed>, ParseFault> {
     let (group, _) = split_api_version(&object.api_version);
     Kind::find(group, &object.kind).map(|kind| kind.parse(shown.clone())).transpose()
-}
-
-/// The same object has the same uid after a restart, so that what it owns stays its own.
-fn stable_uid(object: &ObjectRef) -> String {
-    let (group, _) = split_api_version(&object.api_version);
-    let namespace = object.namespace.as_deref().unwrap_or_default();
-    let hash = Sha256::digest(format!("{group}\n{}\n{namespace}\n{}", object.kind, object.name));
-    let (number, _) = hash.split_at(16);
-    let hex = number.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 #[cfg(test)]
