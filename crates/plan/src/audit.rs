@@ -7,7 +7,7 @@ use portreeve_names::HostPattern;
 use serde_json::Value;
 
 use crate::arbitrate::NameIndex;
-use crate::claim::OwnerKind;
+use crate::claim::{GatewayName, OwnerKind};
 use crate::object::{Key, Kind, Maker};
 use crate::output::{ObjectRef, Plan};
 use crate::view::View;
@@ -26,7 +26,7 @@ pub enum Fault {
     NameOfTwoOwners(ObjectRef, String),
     /// Two owners would have a port that one of them needs alone.
     PortOfTwoOwners(ObjectRef, u16),
-    /// A route would have a ListenerSet for parent that lacks its listener.
+    /// A route would have a ListenerSet or a Gateway for parent that lacks its listener.
     RouteWithoutListener(ObjectRef, String),
     /// Visitors would get past sign-in.
     Unprotected(ObjectRef),
@@ -125,17 +125,23 @@ impl Audit<'_> {
         coming.or(present.map(String::as_str)) == Some(tenant)
     }
 
-    /// Law 4: of a shared Gateway only `t-*` entries.
+    /// Law 4: only of the Gateway of tenants' apps, and of that only entries of tenants that exist.
     fn gateways(&self) -> Vec<Fault> {
-        let tidy = |body: &Value| {
-            let listeners = body["spec"]["listeners"].as_array().into_iter().flatten();
-            let only_entries =
-                listeners.into_iter().all(|entry| entry["name"].as_str().is_some_and(|name| name.starts_with("t-")));
+        let apps = self.view.world.config.tenant_apps.as_ref();
+        let tidy = |object: &ObjectRef, body: &Value| {
+            let of_tenants = apps.is_some_and(|apps| {
+                object.namespace.as_ref() == Some(&apps.gateway_namespace) && object.name == apps.gateway_name
+            });
+            let mut listeners = body["spec"]["listeners"].as_array().into_iter().flatten();
+            let only_entries = listeners.all(|entry| {
+                let name = entry["name"].as_str().unwrap_or_default();
+                of_tenants && self.listener_group(body, Kind::Gateway, name).is_some()
+            });
             let only_listeners =
                 body["spec"].as_object().is_none_or(|spec| spec.keys().all(|field| field == "listeners"));
             only_entries && only_listeners
         };
-        let faults = self.of_kind(Kind::Gateway).filter(|(_, body)| !tidy(body));
+        let faults = self.of_kind(Kind::Gateway).filter(|(object, body)| !tidy(object, body));
         faults.map(|(object, _)| Fault::GatewayWritten(object.clone())).collect()
     }
 
@@ -192,7 +198,8 @@ impl Audit<'_> {
         })
     }
 
-    /// Every ListenerSet that a route names has the listener that it names.
+    /// Every ListenerSet that a route names has the listener that it names, and so has every Gateway that is there. A
+    /// route may wait for a Gateway that is away, as when it is made anew.
     fn routes(&self) -> Vec<Fault> {
         let mut listeners = BTreeSet::new();
         for (object, body) in self.of_kind(Kind::ListenerSet) {
@@ -206,7 +213,12 @@ impl Audit<'_> {
             for parent in body["spec"]["parentRefs"].as_array().into_iter().flatten() {
                 let text = |field: &str| parent[field].as_str().unwrap_or_default();
                 let named = (text("namespace"), text("name"), parent["sectionName"].as_str());
-                if text("kind") == Kind::ListenerSet.as_str() && !listeners.contains(&named) {
+                let in_set = text("kind") != Kind::ListenerSet.as_str() || listeners.contains(&named);
+                let gateway = GatewayName::new(named.0, named.1);
+                let gateway = self.view.gateway(&gateway).filter(|_| text("kind") == Kind::Gateway.as_str());
+                let on_gateway =
+                    gateway.zip(named.2).is_none_or(|(gateway, section)| gateway.section(section).is_some());
+                if !in_set || !on_gateway {
                     faults.push(Fault::RouteWithoutListener(object.clone(), text("sectionName").to_owned()));
                 }
             }

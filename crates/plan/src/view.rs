@@ -95,6 +95,12 @@ impl<'a> View<'a> {
         self.gateways.get(&(&*name.namespace, &*name.name)).map(|object| SharedGateway { object })
     }
 
+    /// Whether routes may name this section of a Gateway. They may wait for a Gateway that is away, as when it is made
+    /// anew; one that is there without the section serves none of them.
+    pub(crate) fn may_borrow(&self, gateway: &GatewayName, section: &str) -> bool {
+        self.gateway(gateway).is_none_or(|gateway| gateway.section(section).is_some())
+    }
+
     pub(crate) fn listener_set(&self, namespace: &str, name: &str) -> Option<&'a ListenerSet> {
         self.listener_sets.get(&(namespace, name)).copied()
     }

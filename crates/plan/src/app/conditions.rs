@@ -123,12 +123,13 @@ impl AppReport<'_, '_> {
         if let Some(refusal) = foremost(refused) {
             return refusal;
         }
+        let gateway = self.no_gateway();
         if web.management == RouteManagement::App {
-            return Reason::RoutingNotConfigured
+            let choice = Reason::RoutingNotConfigured
                 .because("routing.routeManagement is App: the app attaches its own HTTPRoutes");
+            return gateway.unwrap_or(choice);
         }
         let routes = [derived::http_route(app.name), derived::public_http_route(app.name)];
-        let gateway = self.settled.view.gateway(&app.gateway).is_none().then(|| not_found(&app.gateway));
         let permission = self.settled.permission(Kind::HttpRoute, &app.source.spec.service, app.namespace);
         let routes = routes.iter().filter_map(|name| self.http_route(name));
         let findings = gateway.into_iter().chain(self.policy()).chain(permission).chain(routes);
@@ -138,6 +139,17 @@ impl AppReport<'_, '_> {
             } else {
                 "HTTPRoute is configured and ready".to_owned()
             })
+        })
+    }
+
+    /// Why no route can be attached: the Gateway is away, or is there without the section that the app is served on.
+    fn no_gateway(&self) -> Option<Finding> {
+        let name = &self.case.app.gateway;
+        let Some(gateway) = self.settled.view.gateway(name) else { return Some(not_found(name)) };
+        let Section::Borrowed(section) = self.case.web.as_ref()?.section else { return None };
+        gateway.section(section).is_none().then(|| {
+            Reason::RouteNotAccepted
+                .because(format!("Gateway {name} has no listener {section} for routes to attach to"))
         })
     }
 

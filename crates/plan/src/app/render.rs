@@ -179,7 +179,7 @@ impl Rendering<'_, '_, '_> {
     fn parent(&self, section: &Section) -> Option<Parent> {
         match section {
             Section::Own(name) => self.own_parent(name),
-            Section::Borrowed(name) => Some(Parent {
+            Section::Borrowed(name) => self.view.may_borrow(&self.app.gateway, name).then(|| Parent {
                 kind: Kind::Gateway.as_str(),
                 namespace: self.app.gateway.namespace.to_string(),
                 name: self.app.gateway.name.to_string(),

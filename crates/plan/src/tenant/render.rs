@@ -120,6 +120,9 @@ impl<'a> Rendering<'_, '_, 'a> {
 
     fn api(&mut self, api: &TenantApi) {
         let Some(version) = self.view.world.served.tls_routes else { return };
+        if api.section.as_ref().is_some_and(|section| !self.view.may_borrow(&api.gateway(), section)) {
+            return;
+        }
         let (name, namespace) = (self.tenant.name, self.tenant.namespace.clone());
         let service = derived::api_service(name);
         let grant = Key::new(Kind::ReferenceGrant, &namespace, derived::API_REFERENCE_GRANT);

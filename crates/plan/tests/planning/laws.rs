@@ -99,6 +99,8 @@ struct Scene {
     /// Each with what it asks for first, and then; `None`: it goes.
     apps: Vec<(Identity, Value, Option<Value>)>,
     tenants: Vec<Identity>,
+    /// Objects of others under names that Portreeve would give.
+    strangers: Vec<Value>,
     opted_in: [bool; 2],
     policy: bool,
     issuer: bool,
@@ -108,8 +110,50 @@ fn scene() -> impl Strategy<Value = Scene> {
     let app = (identity(), app_spec(), prop::option::weighted(0.8, app_spec()));
     let tenant = (pick(&["ten", "b.ten", "other"]), pick(&["", "shared-ns", "n1"]), prop::option::of(0..3_u8));
     let opted_in = prop::array::uniform2(prop::bool::weighted(0.9));
-    (prop::collection::vec(app, 0..5), prop::collection::vec(tenant, 0..3), opted_in, any::<bool>(), any::<bool>())
-        .prop_map(|(apps, tenants, opted_in, policy, issuer)| Scene { apps, tenants, opted_in, policy, issuer })
+    let strangers = prop_oneof![2 => Just(Vec::new()), 1 => prop::sample::subsequence(strangers(), 1..4)];
+    let owners = (prop::collection::vec(app, 0..5), prop::collection::vec(tenant, 0..3));
+    (owners, strangers, opted_in, any::<bool>(), any::<bool>()).prop_map(
+        |((apps, tenants), strangers, opted_in, policy, issuer)| Scene {
+            apps,
+            tenants,
+            strangers,
+            opted_in,
+            policy,
+            issuer,
+        },
+    )
+}
+
+/// One of each kind that Portreeve makes, in places where apps and tenants want theirs.
+fn strangers() -> Vec<Value> {
+    let gateway = json!({ "name": "nebari-gateway", "namespace": "envoy-gateway-system" });
+    let set = json!({ "parentRef": gateway, "listeners": [{ "name": "web", "port": 9999, "protocol": "HTTP" }] });
+    let http = json!({ "parentRefs": [gateway], "hostnames": ["a.test"] });
+    let tls = json!({ "parentRefs": [gateway], "hostnames": ["a.test"], "rules": [] });
+    let certificate =
+        json!({ "secretName": "s", "dnsNames": ["a.test"], "issuerRef": { "kind": "Issuer", "name": "i" } });
+    let grant = json!({
+        "from": [{ "group": "gateway.networking.k8s.io", "kind": "TLSRoute", "namespace": "elsewhere" }],
+        "to": [{ "group": "", "kind": "Service" }],
+    });
+    let objects = [
+        ("HTTPRoute", "n1", "x-route", &http),
+        ("HTTPRoute", "n1", "x-public-route", &http),
+        ("HTTPRoute", "n2", "y-route", &http),
+        ("TLSRoute", "n1", "x.e0", &tls),
+        ("ListenerSet", "n1", "x-listeners", &set),
+        ("ListenerSet", "n2", "y-listeners", &set),
+        ("Certificate", "n1", "x-n1-cert", &certificate),
+        ("ReferenceGrant", "kubespaces-tenant-ten", "kubespaces-tenant-api", &grant),
+        ("TLSRoute", "kubespaces-system", "tenant-api-ten", &tls),
+        ("Certificate", "envoy-gateway-system", "ten-apps-tls", &certificate),
+    ];
+    let object = |(kind, namespace, name, spec): (&str, &str, &str, &Value)| {
+        let group = if kind == "Certificate" { "cert-manager.io" } else { "gateway.networking.k8s.io" };
+        let metadata = json!({ "name": name, "namespace": namespace });
+        json!({ "kind": kind, "apiVersion": format!("{group}/v1"), "metadata": metadata, "spec": spec })
+    };
+    objects.into_iter().map(object).collect()
 }
 
 fn with_age(mut object: Value, age: Option<u8>) -> Value {
@@ -142,6 +186,9 @@ impl Scene {
                     },
                 }));
             }
+        }
+        for stranger in &self.strangers {
+            cluster.author(stranger.clone());
         }
         for (identity, spec, _) in &self.apps {
             cluster.author(app(identity, spec));

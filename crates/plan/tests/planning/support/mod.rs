@@ -3,6 +3,7 @@
 
 mod answer;
 mod report;
+mod settled;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -321,7 +322,10 @@ pub(crate) fn shuffled(mut world: World, by: usize) -> World {
 }
 
 /// Carries out what is planned. Deletions may let an owner go, which is one plan more; then nothing is due (law 1).
+///
+/// What others made is as it was (law 8), and the statuses tell the truth (laws 5, 6 and 8).
 pub(crate) fn settle(cluster: &mut Cluster) {
+    let others = cluster.of_others();
     let mut next = lawful_plan(&cluster.world());
     for _ in 0..2 {
         let leaves = !next.delete.is_empty() || !next.release.is_empty();
@@ -332,6 +336,8 @@ pub(crate) fn settle(cluster: &mut Cluster) {
         }
     }
     assert!(next.is_empty(), "law 1: a second plan is not empty: {next:#?}");
+    assert_eq!(cluster.of_others(), others, "law 8: what others made is not as it was");
+    cluster.assert_owners_know();
 }
 
 /// The plan of a world, whatever its order (law 2), without a fault (law 3).
