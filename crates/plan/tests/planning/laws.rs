@@ -107,7 +107,11 @@ struct Scene {
 }
 
 fn scene() -> impl Strategy<Value = Scene> {
-    let app = (identity(), app_spec(), prop::option::weighted(0.8, app_spec()));
+    let app = (identity(), app_spec(), prop::option::weighted(0.8, app_spec()), prop::bool::weighted(0.3));
+    let app = app.prop_map(|(identity, spec, later, moves)| {
+        let later = if moves { Some(with_ports_swapped(&spec)) } else { later };
+        (identity, spec, later)
+    });
     let tenant = (pick(&["ten", "b.ten", "other"]), pick(&["", "shared-ns", "n1"]), prop::option::of(0..3_u8));
     let opted_in = prop::array::uniform2(prop::bool::weighted(0.9));
     let strangers = prop_oneof![2 => Just(Vec::new()), 1 => prop::sample::subsequence(strangers(), 1..4)];
@@ -122,6 +126,16 @@ fn scene() -> impl Strategy<Value = Scene> {
             issuer,
         },
     )
+}
+
+/// The same listeners by name, each changed: what the gateway said of them says nothing now.
+fn with_ports_swapped(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    for entry in spec.pointer_mut("/routing/tcp").and_then(Value::as_array_mut).into_iter().flatten() {
+        let port = &mut entry["listener"]["port"];
+        *port = if *port == 8786 { 9000.into() } else { 8786.into() };
+    }
+    spec
 }
 
 /// One of each kind that Portreeve makes, in places where apps and tenants want theirs.
