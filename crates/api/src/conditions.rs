@@ -63,8 +63,11 @@ pub mod reasons {
 
     // RoutingReady
 
-    /// True: the HTTPRoute is as it should be.
+    /// True: the HTTPRoute is as it should be. The contract's `HTTPRouteCreated`, of the pass that makes the route, is not
+    /// given: until the gateway accepts the route it is `Pending`, and nobody can tell the two apart a moment later.
     pub const HTTP_ROUTE_READY: &str = "HTTPRouteReady";
+    /// False: the cluster has no HTTPRoute.
+    pub const HTTP_ROUTE_UNSUPPORTED: &str = "HTTPRouteUnsupported";
     /// False, by choice: the app asks for no routes.
     pub const ROUTING_NOT_CONFIGURED: &str = "RoutingNotConfigured";
     /// False: the HTTPRoute could not be put together.

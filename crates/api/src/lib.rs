@@ -6,6 +6,7 @@
 //! Room rule: no client, no async, no decisions.
 
 pub mod cert_manager;
+pub mod cluster_issuer;
 pub mod conditions;
 mod crd;
 pub mod envoy_gateway;
@@ -16,6 +17,7 @@ pub mod shared;
 pub mod tenant;
 
 pub use cert_manager::{Certificate, CertificateSpec};
+pub use cluster_issuer::{ClusterIssuer, ClusterIssuerSpec};
 pub use crd::crds;
 pub use envoy_gateway::{SecurityPolicy, SecurityPolicySpec};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use portreeve_api::{Certificate, SecurityPolicy};
+use portreeve_api::{Certificate, ClusterIssuer, SecurityPolicy};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -36,14 +36,41 @@ status:
     - { type: Accepted, status: 'True', reason: Accepted, message: '', lastTransitionTime: '2026-08-01T00:00:00Z', observedGeneration: 1 }
 ";
 
+const CLUSTER_ISSUER: &str = "
+apiVersion: cert-manager.io/v1
+kind: ClusterIssuer
+metadata: { name: letsencrypt }
+spec:
+  acme:
+    server: https://acme.example.com/directory
+    solvers:
+    - dns01: { webhook: { groupName: acme.example.com } }
+    - selector: { dnsZones: [example.com] }
+      http01:
+        gatewayHTTPRoute:
+          labels: { a: b }
+          parentRefs:
+          - { name: nebari-gateway, kind: Gateway }
+          - { name: other, namespace: elsewhere }
+";
+
 #[test]
 fn what_we_do_not_know_is_kept() {
-    for (written, through) in
-        [(CERTIFICATE, through::<Certificate> as fn(&Value) -> Value), (SECURITY_POLICY, through::<SecurityPolicy>)]
-    {
+    for (written, through) in [
+        (CERTIFICATE, through::<Certificate> as fn(&Value) -> Value),
+        (CLUSTER_ISSUER, through::<ClusterIssuer>),
+        (SECURITY_POLICY, through::<SecurityPolicy>),
+    ] {
         let written: Value = serde_saphyr::from_str(written).unwrap();
         assert_eq!(through(&written), written);
     }
+}
+
+#[test]
+fn an_issuer_names_the_parents_of_its_routes() {
+    let issuer: ClusterIssuer = serde_saphyr::from_str(CLUSTER_ISSUER).unwrap();
+    let parents: Vec<_> = issuer.spec.http01_parents().map(|parent| parent.namespace.as_deref()).collect();
+    assert_eq!(parents, [None, Some("elsewhere")]);
 }
 
 #[test]

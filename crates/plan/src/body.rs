@@ -18,6 +18,9 @@ pub(crate) const GATEWAY_API_V1: &str = "gateway.networking.k8s.io/v1";
 /// Group and version of Certificate.
 pub(crate) const CERTIFICATE_V1: &str = "cert-manager.io/v1";
 
+/// Group and version of SecurityPolicy.
+pub(crate) const SECURITY_POLICY_V1ALPHA1: &str = "gateway.envoyproxy.io/v1alpha1";
+
 /// The most matches that one rule of an HTTPRoute may have (Gateway API, `maxItems`).
 const MAX_MATCHES: usize = 64;
 

@@ -35,6 +35,8 @@ mod wanted;
 mod world;
 
 pub use audit::{Fault, audit};
-pub use output::{Apply, Event, FIELD_MANAGER, ObjectRef, Plan, StatusWrite};
+pub use output::{Apply, Event, FIELD_MANAGER, ObjectRef, Patch, Plan, SecretCopy, StatusWrite};
 pub use steps::plan;
-pub use world::{Absent, Config, Served, TenantApi, TenantApps, TlsRouteVersion, World, Zone};
+pub use world::{
+    Absent, Config, EnvoyGatewayVersion, LegacyListeners, Served, TenantApi, TenantApps, TlsRouteVersion, World, Zone,
+};

@@ -8,14 +8,15 @@ use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
-use portreeve_api::names::labels;
-use portreeve_api::{Certificate, NebariApp, Tenant};
+use portreeve_api::names::{labels, nebari_app as derived};
+use portreeve_api::{Certificate, NebariApp, SecurityPolicy, Tenant};
 use serde_json::Value;
 
 use crate::claim::{Owner, OwnerKind};
 use crate::differ::owned_by_us;
 use crate::output::ObjectRef;
 use crate::text::label_value;
+use crate::world::Served;
 
 /// A kind that Portreeve writes. `Ord` is the order in which objects must be written: each kind may refer to those
 /// before it.
@@ -24,6 +25,7 @@ pub(crate) enum Kind {
     Namespace,
     ReferenceGrant,
     Certificate,
+    SecurityPolicy,
     ListenerSet,
     Gateway,
     HttpRoute,
@@ -45,6 +47,7 @@ pub(crate) enum Live<'a> {
     Namespace(&'a Namespace),
     ReferenceGrant(&'a ReferenceGrant),
     Certificate(&'a Certificate),
+    SecurityPolicy(&'a SecurityPolicy),
     ListenerSet(&'a ListenerSet),
     Gateway(&'a Gateway),
     HttpRoute(&'a HttpRoute),
@@ -79,11 +82,57 @@ impl Kind {
             Self::Namespace => "Namespace",
             Self::ReferenceGrant => "ReferenceGrant",
             Self::Certificate => "Certificate",
+            Self::SecurityPolicy => "SecurityPolicy",
             Self::ListenerSet => "ListenerSet",
             Self::Gateway => "Gateway",
             Self::HttpRoute => "HTTPRoute",
             Self::TlsRoute => "TLSRoute",
         }
+    }
+
+    /// The name of its CustomResourceDefinition; absent for what every API server knows.
+    fn crd(self) -> Option<&'static str> {
+        match self {
+            Self::Namespace => None,
+            Self::ReferenceGrant => Some("referencegrants.gateway.networking.k8s.io"),
+            Self::Certificate => Some("certificates.cert-manager.io"),
+            Self::SecurityPolicy => Some("securitypolicies.gateway.envoyproxy.io"),
+            Self::ListenerSet => Some("listenersets.gateway.networking.k8s.io"),
+            Self::Gateway => Some("gateways.gateway.networking.k8s.io"),
+            Self::HttpRoute => Some("httproutes.gateway.networking.k8s.io"),
+            Self::TlsRoute => Some("tlsroutes.gateway.networking.k8s.io"),
+        }
+    }
+
+    /// Whether the API server knows it, so that objects of it can be written.
+    pub(crate) fn is_served(self, served: &Served) -> bool {
+        match self {
+            Self::Namespace => true,
+            Self::ReferenceGrant => served.reference_grants,
+            Self::Certificate => served.certificates,
+            Self::SecurityPolicy => served.security_policies,
+            Self::ListenerSet => served.listener_sets,
+            Self::Gateway => served.gateways,
+            Self::HttpRoute => served.http_routes,
+            Self::TlsRoute => served.tls_routes.is_some(),
+        }
+    }
+
+    /// What is missing, and what to do, if the API server does not know it in a version that may be used.
+    pub(crate) fn unserved(self, served: &Served) -> Option<String> {
+        let crd = self.crd().filter(|_| !self.is_served(served))?;
+        if self == Self::TlsRoute && served.other_tls_routes {
+            return Some(format!(
+                "the cluster serves {crd} only in old versions: install Gateway API 1.5 or later, or name one of them \
+                 with --tls-route-version"
+            ));
+        }
+        let install = match self {
+            Self::Certificate => "cert-manager",
+            Self::SecurityPolicy => "Envoy Gateway",
+            _ => "Gateway API 1.5 or later",
+        };
+        Some(format!("the cluster lacks the CRD {crd}: install {install}"))
     }
 }
 
@@ -116,6 +165,7 @@ impl<'a> Live<'a> {
             Self::Namespace(object) => &object.metadata,
             Self::ReferenceGrant(object) => &object.metadata,
             Self::Certificate(object) => &object.metadata,
+            Self::SecurityPolicy(object) => &object.metadata,
             Self::ListenerSet(object) => &object.metadata,
             Self::Gateway(object) => &object.metadata,
             Self::HttpRoute(object) => &object.metadata,
@@ -129,6 +179,7 @@ impl<'a> Live<'a> {
             Self::Namespace(object) => serde_json::to_value(&object.spec),
             Self::ReferenceGrant(object) => serde_json::to_value(&object.spec),
             Self::Certificate(object) => serde_json::to_value(&object.spec),
+            Self::SecurityPolicy(object) => serde_json::to_value(&object.spec),
             Self::ListenerSet(object) => serde_json::to_value(&object.spec),
             Self::Gateway(object) => serde_json::to_value(&object.spec),
             Self::HttpRoute(object) => serde_json::to_value(&object.spec),
@@ -145,6 +196,15 @@ impl<'a> Live<'a> {
         let manager = metadata.labels.as_ref().and_then(|labels| labels.get(labels::MANAGED_BY)).map(String::as_str);
         matches!(manager, Some(labels::NEBARI_OPERATOR | labels::KUBESPACES_OPERATOR))
             || owned_by_us(metadata.managed_fields.as_deref()).next().is_some()
+    }
+
+    /// Whether it has the name that the contract gives to the policy of the app that controls it. The former operator
+    /// wrote no labels on policies.
+    pub(crate) fn is_policy_of_its_app(self) -> bool {
+        let metadata = self.metadata();
+        let app = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+        let name = app.map(|app| derived::security_policy(&app.name));
+        matches!(self, Self::SecurityPolicy(_)) && name.is_some() && name == metadata.name
     }
 
     /// Who made this object.

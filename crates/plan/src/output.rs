@@ -4,12 +4,19 @@ use serde_json::Value;
 /// What must be written to make the world as its owners want it; empty when it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
+    /// Owners that lack the contract's finalizer: it is added to each before anything is written for it. Only with
+    /// [`crate::Config::guard_deletion`].
+    pub guard: Vec<ObjectRef>,
+    /// Before the applies.
+    pub copies: Vec<SecretCopy>,
     /// Complete server-side-apply bodies, in the order in which they must be written; only those that are due.
     ///
     /// All are applied by [`FIELD_MANAGER`] with `force`: on an object that Portreeve made nobody else owns these
     /// fields, and of a shared Gateway only the entries of tenants are in the body.
     pub apply: Vec<Apply>,
     /// After the applies.
+    pub patches: Vec<Patch>,
+    /// After the patches.
     pub delete: Vec<ObjectRef>,
     /// Last.
     pub statuses: Vec<StatusWrite>,
@@ -48,6 +55,32 @@ pub struct Apply {
     pub body: Value,
 }
 
+/// One Secret to copy, so that whoever issues certificates finds the present one in its new place and keeps it.
+///
+/// The source is read afresh, since the world need not have its values. The target gets the source's type and values, and
+/// the annotations and labels of which the key begins with `cert-manager.io/` or `controller.cert-manager.io/`; no owner,
+/// since Secrets stay when their app goes. It is only ever created: where it is there by now, or the source is gone,
+/// nothing is done and the next plan says how to go on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct SecretCopy {
+    /// The source.
+    pub from: ObjectRef,
+    /// The target.
+    pub to: ObjectRef,
+}
+
+/// One JSON patch (RFC 6902) of an object that is somebody else's: entries of its lists that were made for an owner go.
+///
+/// Every `remove` comes after a `test` of what it removes, so the patch as a whole is refused when the object has
+/// changed since it was read. That is no failure: the next plan is made from the object as it is then.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Patch {
+    /// The object.
+    pub object: ObjectRef,
+    /// The operations, in their order.
+    pub operations: Vec<Value>,
+}
+
 /// One status to write, whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StatusWrite {
@@ -73,7 +106,10 @@ pub struct Event {
 impl Plan {
     /// Whether there is nothing to write; [`Plan::wake_at`] may still be set.
     pub fn is_empty(&self) -> bool {
-        self.apply.is_empty()
+        self.guard.is_empty()
+            && self.copies.is_empty()
+            && self.apply.is_empty()
+            && self.patches.is_empty()
             && self.delete.is_empty()
             && self.statuses.is_empty()
             && self.events.is_empty()

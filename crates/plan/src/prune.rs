@@ -18,7 +18,7 @@ pub(crate) fn prune<'a>(view: &View<'a>, wanted: &Wanted<'_, '_>, staying: &BTre
     let is_made = |kind: Kind, live: Live<'_>| match live.maker() {
         Maker::Uid(_, uid) if kind == Kind::Namespace => !staying.contains(uid),
         // An app's own controller may make the app the controller of routes that are not ours.
-        Maker::Uid(..) => live.bears_our_mark(),
+        Maker::Uid(..) => live.bears_our_mark() || live.is_policy_of_its_app(),
         Maker::AppLabel(_) | Maker::TenantLabel(_) => kind != Kind::Namespace,
         Maker::Foreign => false,
     };

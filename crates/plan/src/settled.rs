@@ -69,7 +69,9 @@ impl Settled<'_, '_> {
 
     /// What is wrong with a listener, and what is not known yet; nothing when it serves.
     pub(crate) fn listener(&self, watched: &WatchedListener<'_>, alarm: &mut Alarm) -> Vec<Finding> {
-        let Some(gateway) = self.view.gateway(watched.gateway) else { return vec![not_found(watched.gateway)] };
+        let Some(gateway) = self.view.gateway(watched.gateway) else {
+            return vec![not_found(self.view, watched.gateway)];
+        };
         if !gateway.admits_listener_sets_of(self.view, &watched.set.namespace) {
             return vec![not_allowed(watched)];
         }
@@ -121,11 +123,11 @@ impl Settled<'_, '_> {
     pub(crate) fn permission(&self, kind: Kind, service: &ServiceReference, own_namespace: &str) -> Option<Finding> {
         let namespace = service.namespace.as_deref().filter(|namespace| *namespace != own_namespace)?;
         (!self.view.is_granted(kind, own_namespace, namespace, &service.name)).then(|| {
-            Reason::RefNotPermitted.because(format!(
+            Reason::RefNotPermitted.because(Kind::ReferenceGrant.unserved(&self.view.world.served).unwrap_or_else(|| format!(
                 "no ReferenceGrant in namespace {namespace} lets a {} of namespace {own_namespace} refer to service {}",
                 kind.as_str(),
                 service.name
-            ))
+            )))
         })
     }
 
@@ -147,8 +149,12 @@ impl Settled<'_, '_> {
     }
 }
 
-pub(crate) fn not_found(gateway: &GatewayName) -> Finding {
-    Reason::GatewayNotFound.because(format!("gateway {} not found in namespace {}", gateway.name, gateway.namespace))
+pub(crate) fn not_found(view: &View<'_>, gateway: &GatewayName) -> Finding {
+    Reason::GatewayNotFound.because(
+        Kind::Gateway
+            .unserved(&view.world.served)
+            .unwrap_or_else(|| format!("gateway {} not found in namespace {}", gateway.name, gateway.namespace)),
+    )
 }
 
 fn not_allowed(watched: &WatchedListener<'_>) -> Finding {

@@ -7,7 +7,7 @@ use crate::app::{self, App, AppCase};
 use crate::differ::{Drift, differ};
 use crate::docket::{Docket, Judgement};
 use crate::object::{Key, Kind, OwnerIdentity};
-use crate::output::{Apply, Plan};
+use crate::output::{Apply, ObjectRef, Plan};
 use crate::prune::{prune, released};
 use crate::settled::{Alarm, Settled};
 use crate::tenant::{self, Tenant, TenantCase};
@@ -24,6 +24,7 @@ pub fn plan(world: &World) -> Plan {
     let gone = prune(&view, &wanted, &cases.staying());
     let settled = Settled { view: &view, judgement: &judgement, bodies: &wanted.bodies, drifts: &drifts };
     let mut plan = status(&settled, &cases, &made);
+    plan.guard = cases.unguarded(world);
     plan.apply = applies(wanted.bodies, &drifts);
     plan.delete = gone.iter().map(|(key, _)| key.object_ref(api_version(key.kind, world))).collect();
     plan.release = released(&gone, &cases.leaving()).into_iter().map(OwnerIdentity::object_ref).collect();
@@ -107,19 +108,30 @@ impl<'a> Cases<'a> {
 
     /// Those that are being deleted and wait for the contract's finalizer to go.
     fn leaving(&self) -> Vec<OwnerIdentity<'a>> {
-        let waits = |finalizers: &Option<Vec<String>>, owner: &OwnerIdentity<'_>| {
-            finalizers.iter().flatten().any(|finalizer| finalizer == owner.kind.finalizer())
-        };
-        let owners = self.owners().filter(|(owner, is_leaving, finalizers)| *is_leaving && waits(finalizers, owner));
+        let owners =
+            self.owners().filter(|(owner, is_leaving, finalizers)| *is_leaving && is_guarded(owner, finalizers));
         owners.map(|(owner, _, _)| owner).collect()
+    }
+
+    /// Those that stay and could go before what was made for them is gone.
+    fn unguarded(&self, world: &World) -> Vec<ObjectRef> {
+        let owners = self.owners().filter(|(owner, is_leaving, finalizers)| {
+            world.config.guard_deletion && !is_leaving && !is_guarded(owner, finalizers)
+        });
+        owners.map(|(owner, _, _)| owner.object_ref()).collect()
     }
 }
 
+fn is_guarded(owner: &OwnerIdentity<'_>, finalizers: &Option<Vec<String>>) -> bool {
+    finalizers.iter().flatten().any(|finalizer| finalizer == owner.kind.finalizer())
+}
+
 fn api_version(kind: Kind, world: &World) -> &'static str {
-    use crate::body::{CERTIFICATE_V1, GATEWAY_API_V1};
+    use crate::body::{CERTIFICATE_V1, GATEWAY_API_V1, SECURITY_POLICY_V1ALPHA1};
     match (kind, world.served.tls_routes) {
         (Kind::Namespace, _) => "v1",
         (Kind::Certificate, _) => CERTIFICATE_V1,
+        (Kind::SecurityPolicy, _) => SECURITY_POLICY_V1ALPHA1,
         (Kind::TlsRoute, Some(version)) => version.api_version(),
         _ => GATEWAY_API_V1,
     }

@@ -35,6 +35,7 @@ pub(crate) struct View<'a> {
     tls_routes: ByName<'a, TlsRoute>,
     reference_grants: ByName<'a, ReferenceGrant>,
     certificates: ByName<'a, Certificate>,
+    security_policies: ByName<'a, SecurityPolicy>,
     tls_routes_in: HashMap<&'a str, Vec<&'a TlsRoute>>,
     grants_in: HashMap<&'a str, Vec<&'a ReferenceGrant>>,
     policies_in: HashMap<&'a str, Vec<&'a SecurityPolicy>>,
@@ -58,6 +59,7 @@ impl<'a> View<'a> {
             tls_routes: by_name(&world.tls_routes),
             reference_grants: by_name(&world.reference_grants),
             certificates: by_name(&world.certificates),
+            security_policies: by_name(&world.security_policies),
             tls_routes_in: by_namespace(&world.tls_routes),
             grants_in: by_namespace(&world.reference_grants),
             policies_in: by_namespace(&world.security_policies),
@@ -157,6 +159,7 @@ impl<'a> View<'a> {
             Kind::Namespace => self.namespaces.get(&name).map(|object| Live::Namespace(object)),
             Kind::ReferenceGrant => self.reference_grants.get(&name).map(|object| Live::ReferenceGrant(object)),
             Kind::Certificate => self.certificates.get(&name).map(|object| Live::Certificate(object)),
+            Kind::SecurityPolicy => self.security_policies.get(&name).map(|object| Live::SecurityPolicy(object)),
             Kind::ListenerSet => self.listener_sets.get(&name).map(|object| Live::ListenerSet(object)),
             Kind::Gateway => self.gateways.get(&name).map(|object| Live::Gateway(object)),
             Kind::HttpRoute => self.http_routes.get(&name).map(|object| Live::HttpRoute(object)),
@@ -170,10 +173,12 @@ impl<'a> View<'a> {
         let namespaces = world.namespaces.iter().map(|object| (Kind::Namespace, Live::Namespace(object)));
         let grants = world.reference_grants.iter().map(|object| (Kind::ReferenceGrant, Live::ReferenceGrant(object)));
         let certificates = world.certificates.iter().map(|object| (Kind::Certificate, Live::Certificate(object)));
+        let policies =
+            world.security_policies.iter().map(|object| (Kind::SecurityPolicy, Live::SecurityPolicy(object)));
         let sets = world.listener_sets.iter().map(|object| (Kind::ListenerSet, Live::ListenerSet(object)));
         let http_routes = world.http_routes.iter().map(|object| (Kind::HttpRoute, Live::HttpRoute(object)));
         let tls_routes = world.tls_routes.iter().map(|object| (Kind::TlsRoute, Live::TlsRoute(object)));
-        namespaces.chain(grants).chain(certificates).chain(sets).chain(http_routes).chain(tls_routes)
+        namespaces.chain(grants).chain(certificates).chain(policies).chain(sets).chain(http_routes).chain(tls_routes)
     }
 
     /// Only ListenerSets that the Gateway admits count, or anybody could take a port from others. Those of apps do not:

@@ -8,7 +8,7 @@ use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use portreeve_api::{Certificate, Claim, NebariApp, SecurityPolicy, Tenant};
+use portreeve_api::{Certificate, Claim, ClusterIssuer, NebariApp, SecurityPolicy, Tenant};
 use portreeve_names::HostPattern;
 
 use crate::claim::{GatewayName, Owner};
@@ -51,8 +51,13 @@ pub struct World {
     pub reference_grants: Vec<Arc<ReferenceGrant>>,
     /// All Certificates.
     pub certificates: Vec<Arc<Certificate>>,
+    /// All ClusterIssuers.
+    pub cluster_issuers: Vec<Arc<ClusterIssuer>>,
     /// All objects of the kind `SecurityPolicy`.
     pub security_policies: Vec<Arc<SecurityPolicy>>,
+    /// The version of the Envoy Gateway that serves the shared Gateways; `None` when it is not known, or is no Envoy
+    /// Gateway.
+    pub envoy_gateway: Option<EnvoyGatewayVersion>,
     /// Ports that the shell dialled in vain, and why; nothing where it cannot dial. The text has no times or counts.
     pub failed_dials: BTreeMap<(GatewayName, u16), String>,
 }
@@ -77,6 +82,37 @@ pub struct Config {
     pub tenant_api: Option<TenantApi>,
     /// The path to tenants' apps; absent: off.
     pub tenant_apps: Option<TenantApps>,
+    /// Whether an owner may not go before what was made for it is gone: the contract's finalizer is put on it. For a
+    /// cluster; where nobody carries out [`crate::Plan::guard`], [`crate::Plan::patches`] and [`crate::Plan::copies`],
+    /// this is off.
+    pub guard_deletion: bool,
+    /// What becomes of the listeners that the former operator put on the shared Gateways
+    /// (`--migrate-legacy-listeners`).
+    pub legacy_listeners: LegacyListeners,
+}
+
+/// What becomes of the listeners `tls-<app>-<namespace>` that the former operator put on the shared Gateways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LegacyListeners {
+    /// They stay, and their apps are served by them (`off`).
+    #[default]
+    Keep,
+    /// Their apps move to listeners of their own (`on`), but not where Envoy Gateway is older than
+    /// [`EnvoyGatewayVersion::KEEPS_ROUTES`] or its version is not known.
+    Migrate,
+    /// Their apps move whatever the version (`force`).
+    Force,
+}
+
+/// A version of Envoy Gateway. `Ord` by age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EnvoyGatewayVersion {
+    /// The first number.
+    pub major: u32,
+    /// The second number.
+    pub minor: u32,
+    /// The third number.
+    pub patch: u32,
 }
 
 /// Names that only some namespaces may claim. Of several zones that cover a name, the most specific decides.
@@ -116,13 +152,27 @@ pub struct TenantApps {
     pub cluster_issuer: String,
 }
 
-/// Which kinds the API server knows. The default is all, TLSRoute as `v1`.
+/// Which kinds the API server knows, of those that need a CRD. The default is all, TLSRoute as `v1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "one of each kind, and none depends on another")]
 pub struct Served {
+    /// `Gateway` of `gateway.networking.k8s.io/v1`.
+    pub gateways: bool,
+    /// `HTTPRoute` of `gateway.networking.k8s.io/v1`.
+    pub http_routes: bool,
+    /// `ReferenceGrant` of `gateway.networking.k8s.io/v1`.
+    pub reference_grants: bool,
+    /// `SecurityPolicy` of `gateway.envoyproxy.io/v1alpha1`.
+    pub security_policies: bool,
+    /// `IngressRouteTCP` of `traefik.io/v1alpha1`.
+    pub ingress_routes_tcp: bool,
     /// `ListenerSet` of `gateway.networking.k8s.io/v1` (Gateway API 1.5 and later).
     pub listener_sets: bool,
-    /// The version in which TLSRoutes are written, if any.
+    /// The version in which TLSRoutes are written, if any: `v1` where it is served, else the one that the operator was
+    /// told to use (`--tls-route-version`), if that is served.
     pub tls_routes: Option<TlsRouteVersion>,
+    /// Whether TLSRoute is served, though only in versions that the operator was not told to use.
+    pub other_tls_routes: bool,
     /// `Certificate` of `cert-manager.io/v1`.
     pub certificates: bool,
 }
@@ -140,7 +190,28 @@ pub enum TlsRouteVersion {
 
 impl Default for Served {
     fn default() -> Self {
-        Self { listener_sets: true, tls_routes: Some(TlsRouteVersion::V1), certificates: true }
+        Self {
+            gateways: true,
+            http_routes: true,
+            reference_grants: true,
+            security_policies: true,
+            ingress_routes_tcp: true,
+            listener_sets: true,
+            tls_routes: Some(TlsRouteVersion::V1),
+            other_tls_routes: false,
+            certificates: true,
+        }
+    }
+}
+
+impl EnvoyGatewayVersion {
+    /// The first that keeps the routes of a listener with which another conflicts (envoyproxy/gateway#9768).
+    pub const KEEPS_ROUTES: Self = Self { major: 1, minor: 9, patch: 1 };
+}
+
+impl std::fmt::Display for EnvoyGatewayVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
     }
 }
 

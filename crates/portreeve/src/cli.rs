@@ -315,7 +315,7 @@ impl PlatformArgs {
             cluster_issuer: self.tenant_apps_cluster_issuer,
         });
         let zones = self.zone.into_iter().map(|ZoneArg(zone)| zone).collect();
-        Config { cluster_issuer: given(Some(self.cluster_issuer)), zones, tenant_api, tenant_apps }
+        Config { cluster_issuer: given(Some(self.cluster_issuer)), zones, tenant_api, tenant_apps, ..Config::default() }
     }
 }
 

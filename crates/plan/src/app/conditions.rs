@@ -55,11 +55,8 @@ impl AppReport<'_, '_> {
 
     /// Why the app has no ListenerSet although listeners are granted.
     pub(super) fn no_listener_set(&self) -> Option<Finding> {
-        if !self.settled.view.world.served.listener_sets {
-            return Some(Reason::ListenerSetUnsupported.because(
-                "the cluster does not serve ListenerSet (gateway.networking.k8s.io/v1): \
-                 install Gateway API 1.5 or later",
-            ));
+        if let Some(why) = Kind::ListenerSet.unserved(&self.settled.view.world.served) {
+            return Some(Reason::ListenerSetUnsupported.because(why));
         }
         self.rendered.foreign(Kind::ListenerSet, &derived::listener_set(self.case.app.name))
     }
@@ -101,11 +98,8 @@ impl AppReport<'_, '_> {
     fn certificate(&self) -> Option<Finding> {
         let app = &self.case.app;
         let name = derived::certificate(app.name, app.namespace);
-        if !self.settled.view.world.served.certificates {
-            return Some(Reason::CertificateFailed.because(
-                "the cluster does not serve Certificate (cert-manager.io/v1): \
-                 install cert-manager, or set routing.tls.secretName",
-            ));
+        if let Some(why) = Kind::Certificate.unserved(&self.settled.view.world.served) {
+            return Some(Reason::CertificateFailed.because(format!("{why}, or set routing.tls.secretName")));
         }
         if let Some(foreign) = self.rendered.foreign(Kind::Certificate, &name) {
             return Some(foreign);
@@ -132,7 +126,9 @@ impl AppReport<'_, '_> {
         let routes = [derived::http_route(app.name), derived::public_http_route(app.name)];
         let permission = self.settled.permission(Kind::HttpRoute, &app.source.spec.service, app.namespace);
         let routes = routes.iter().filter_map(|name| self.http_route(name));
-        let findings = gateway.into_iter().chain(self.policy()).chain(permission).chain(routes);
+        let unserved = Kind::HttpRoute.unserved(&self.settled.view.world.served);
+        let unserved = unserved.map(|why| Reason::HttpRouteUnsupported.because(why));
+        let findings = gateway.into_iter().chain(unserved).chain(self.policy()).chain(permission).chain(routes);
         foremost(findings).unwrap_or_else(|| {
             Reason::HttpRouteReady.because(if app.ignores_public_routes() {
                 format!("HTTPRoute is configured and ready; {PUBLIC_ROUTES_IGNORED}")
@@ -145,7 +141,7 @@ impl AppReport<'_, '_> {
     /// Why no route can be attached: the Gateway is away, or is there without the section that the app is served on.
     fn no_gateway(&self) -> Option<Finding> {
         let name = &self.case.app.gateway;
-        let Some(gateway) = self.settled.view.gateway(name) else { return Some(not_found(name)) };
+        let Some(gateway) = self.settled.view.gateway(name) else { return Some(not_found(self.settled.view, name)) };
         let Section::Borrowed(section) = self.case.web.as_ref()?.section else { return None };
         gateway.section(section).is_none().then(|| {
             Reason::RouteNotAccepted
@@ -166,10 +162,13 @@ impl AppReport<'_, '_> {
     fn policy(&self) -> Option<Finding> {
         let app = &self.case.app;
         (app.auth == Auth::Gateway && !is_protected(self.settled.view, app)).then(|| {
-            Reason::PolicyMissing.because(format!(
-                "no SecurityPolicy demands sign-in on HTTPRoute {}; until one does, no route is made",
-                derived::http_route(app.name)
-            ))
+            let unserved = Kind::SecurityPolicy.unserved(&self.settled.view.world.served);
+            Reason::PolicyMissing.because(unserved.unwrap_or_else(|| {
+                format!(
+                    "no SecurityPolicy demands sign-in on HTTPRoute {}; until one does, no route is made",
+                    derived::http_route(app.name)
+                )
+            }))
         })
     }
 

@@ -104,7 +104,7 @@ impl AppReport<'_, '_> {
     ) -> Vec<Finding> {
         let Some(set) = self.listener_set() else {
             let gateway = &self.case.app.gateway;
-            let missing = self.settled.view.gateway(gateway).is_none().then(|| not_found(gateway));
+            let missing = self.settled.view.gateway(gateway).is_none().then(|| not_found(self.settled.view, gateway));
             return missing.into_iter().chain(self.no_listener_set()).collect();
         };
         let watched = WatchedListener {
@@ -120,10 +120,8 @@ impl AppReport<'_, '_> {
     /// What is wrong with the route that Portreeve makes for an entry.
     fn route_findings(&self, entry: &Entry<'_>) -> Vec<Finding> {
         let Some(service) = entry.service else { return Vec::new() };
-        if self.settled.view.world.served.tls_routes.is_none() {
-            return vec![Reason::TlsRouteUnsupported.because(
-                "the cluster does not serve TLSRoute (gateway.networking.k8s.io/v1): install Gateway API 1.5 or later",
-            )];
+        if let Some(why) = Kind::TlsRoute.unserved(&self.settled.view.world.served) {
+            return vec![Reason::TlsRouteUnsupported.because(why)];
         }
         let app = &self.case.app;
         let name = derived::tls_route(app.name, entry.name);

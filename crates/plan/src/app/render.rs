@@ -39,6 +39,7 @@ pub(crate) fn render<'a>(
         rendering.keep_certificate();
         return rendering.rendered;
     }
+    rendering.keep_policy();
     rendering.listener_set(case);
     rendering.certificate(case);
     rendering.http_routes(case);
@@ -73,6 +74,14 @@ impl Rendering<'_, '_, '_> {
     fn keep_certificate(&mut self) {
         let name = derived::certificate(self.app.name, self.app.namespace);
         self.wanted.kept.insert(Key::new(Kind::Certificate, self.app.namespace, name));
+    }
+
+    /// The policy that the former operator made for the app stays as long as it is asked for.
+    fn keep_policy(&mut self) {
+        if self.app.auth == Auth::Gateway && !self.app.is_leaving() {
+            let name = derived::security_policy(self.app.name);
+            self.wanted.kept.insert(Key::new(Kind::SecurityPolicy, self.app.namespace, name));
+        }
     }
 
     fn listener_set(&mut self, case: &AppCase<'_>) {
@@ -145,7 +154,8 @@ impl Rendering<'_, '_, '_> {
         let Some((web, web_case)) = self.app.web.as_ref().zip(case.web.as_ref()) else { return };
         let Ok(hostname) = &web.hostname else { return };
         let unprotected = self.app.auth == Auth::Gateway && !is_protected(self.view, self.app);
-        if self.granted(web_case.claim).is_none() || web.management == RouteManagement::App || unprotected {
+        let served = self.view.world.served.http_routes;
+        if self.granted(web_case.claim).is_none() || web.management == RouteManagement::App || unprotected || !served {
             return;
         }
         let Some(parent) = self.parent(&web_case.section) else { return };

@@ -120,6 +120,9 @@ impl<'a> Rendering<'_, '_, 'a> {
 
     fn api(&mut self, api: &TenantApi) {
         let Some(version) = self.view.world.served.tls_routes else { return };
+        if !self.view.world.served.reference_grants {
+            return;
+        }
         if api.section.as_ref().is_some_and(|section| !self.view.may_borrow(&api.gateway(), section)) {
             return;
         }

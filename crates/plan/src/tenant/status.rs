@@ -91,19 +91,20 @@ impl TenantReport<'_, '_> {
         if let Some(refusal) = refused {
             return Some(refusal);
         }
-        let unsupported = self.settled.view.world.served.tls_routes.is_none().then(|| {
-            Reason::TlsRouteUnsupported.because("the cluster does not serve TLSRoute: install Gateway API 1.5 or later")
-        });
+        let served = &self.settled.view.world.served;
+        let unsupported = Kind::TlsRoute.unserved(served).map(|why| Reason::TlsRouteUnsupported.because(why));
+        let no_grants = Kind::ReferenceGrant.unserved(served).map(|why| Reason::RefNotPermitted.because(why));
         let foreign = self.rendered.foreign(Kind::ReferenceGrant).or_else(|| self.rendered.foreign(Kind::TlsRoute));
         let isolation = self.settled.view.gateway(&name.gateway).and_then(|gateway| self.isolation(gateway, api));
-        let findings = [unsupported, foreign, isolation, self.api_route(api)];
+        let findings = [unsupported, no_grants, foreign, isolation, self.api_route(api)];
         let accepted = || Reason::RouteAccepted.because("the gateway passes connections through to the API server");
         Some(foremost(findings.into_iter().flatten()).unwrap_or_else(accepted))
     }
 
     fn refused(&self, name: &NameCase) -> Option<Finding> {
         let verdict = name.claim.and_then(|claim| self.settled.judgement.refusal(claim));
-        let gateway = || self.settled.view.gateway(&name.gateway).is_none().then(|| not_found(&name.gateway));
+        let gateway =
+            || self.settled.view.gateway(&name.gateway).is_none().then(|| not_found(self.settled.view, &name.gateway));
         self.case.refusal.clone().or(name.refusal.clone()).or(verdict).or_else(gateway)
     }
 
@@ -138,10 +139,8 @@ impl TenantReport<'_, '_> {
         if let Some(refusal) = refused {
             return Some(refusal);
         }
-        let unsupported = (!self.settled.view.world.served.certificates).then(|| {
-            Reason::CertificateFailed
-                .because("the cluster does not serve Certificate (cert-manager.io/v1): install cert-manager")
-        });
+        let unserved = Kind::Certificate.unserved(&self.settled.view.world.served);
+        let unsupported = unserved.map(|why| Reason::CertificateFailed.because(why));
         let findings = [
             unsupported,
             self.rendered.foreign(Kind::Certificate),

@@ -25,6 +25,7 @@ const REASONS: &[&str] = &[
     GATEWAY_LISTENER_CONFLICT,
     // RoutingReady
     HTTP_ROUTE_READY,
+    HTTP_ROUTE_UNSUPPORTED,
     ROUTING_NOT_CONFIGURED,
     BUILD_FAILED,
     // AuthReady

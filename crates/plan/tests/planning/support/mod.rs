@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use portreeve_api::names::{nebari_app, tenant};
 use portreeve_names::HostPattern;
 use portreeve_plan::claim::GatewayName;
 use portreeve_plan::{
-    Config, ObjectRef, Plan, TenantApi, TenantApps, TlsRouteVersion, World, Zone, audit, merge, plan,
+    Config, LegacyListeners, ObjectRef, Plan, TenantApi, TenantApps, TlsRouteVersion, World, Zone, audit, merge, plan,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -32,7 +33,9 @@ pub(crate) struct Settings {
     tenant_apps: Option<AppsSetting>,
     without: Vec<String>,
     tls_route_version: Option<String>,
+    other_tls_routes: bool,
     failed_dials: Vec<DialSetting>,
+    guard_deletion: bool,
     /// Whether bodies are shown as they are written, every field of them.
     pub(crate) full: bool,
     /// Whether the gateway answers; by default it serves everything.
@@ -168,6 +171,11 @@ impl Cluster {
     pub(crate) fn world(&self) -> World {
         let settings = &self.settings;
         let mut world = World { now: self.now(), config: settings.config(), ..World::default() };
+        world.served.gateways = !settings.lacks("Gateway");
+        world.served.http_routes = !settings.lacks("HTTPRoute");
+        world.served.reference_grants = !settings.lacks("ReferenceGrant");
+        world.served.security_policies = !settings.lacks("SecurityPolicy");
+        world.served.other_tls_routes = settings.other_tls_routes;
         world.served.listener_sets = !settings.lacks("ListenerSet");
         world.served.certificates = !settings.lacks("Certificate");
         world.served.tls_routes = match settings.tls_route_version.as_deref() {
@@ -203,6 +211,9 @@ impl Cluster {
 
     /// Carries a plan out.
     pub(crate) fn execute(&mut self, plan: &Plan) {
+        for owner in &plan.guard {
+            self.guard(&key(owner));
+        }
         for apply in &plan.apply {
             let name = key(&apply.object);
             let merged = merge::apply(self.authored.get(&name), &apply.body);
@@ -215,6 +226,13 @@ impl Cluster {
         for write in &plan.statuses {
             self.objects.get_mut(&key(&write.object)).expect("what gets a status is there")["status"] =
                 write.status.clone();
+        }
+    }
+
+    fn guard(&mut self, name: &Name) {
+        let finalizer = if name.0 == "Tenant" { tenant::FINALIZER } else { nebari_app::FINALIZER };
+        for stored in [self.authored.get_mut(name), self.objects.get_mut(name)].into_iter().flatten() {
+            stored["metadata"]["finalizers"] = json!([finalizer]);
         }
     }
 
@@ -264,6 +282,8 @@ impl Settings {
                 domain: apps.domain.clone(),
                 cluster_issuer: apps.cluster_issuer.clone(),
             }),
+            guard_deletion: self.guard_deletion,
+            legacy_listeners: LegacyListeners::Keep,
         }
     }
 

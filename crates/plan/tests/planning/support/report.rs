@@ -19,6 +19,7 @@ pub(crate) fn first_plan(plan: &Plan, full: bool) -> Value {
             report.insert(field.to_owned(), value);
         }
     };
+    put("guard", json!(names(&plan.guard)));
     put("apply", applies.into());
     put("delete", json!(names(&plan.delete)));
     put("release", json!(names(&plan.release)));
