@@ -46,6 +46,12 @@ pub mod reasons {
     pub const TLS_CONFIGURED: &str = "TLSConfigured";
     /// True: the listener has the certificate of the named Secret.
     pub const USER_PROVIDED_SECRET_READY: &str = "UserProvidedSecretReady";
+    /// True: the app is served by the listener that the former operator made for it on the Gateway.
+    pub const LEGACY_LISTENER: &str = "LegacyListener";
+    /// True: the app is served so, and is on its way to a listener of its own.
+    pub const MIGRATING: &str = "Migrating";
+    /// True: the app is served so, and somebody has to do something before it can have a listener of its own.
+    pub const MIGRATION_BLOCKED: &str = "MigrationBlocked";
     /// False, by choice: the app is served over plain HTTP.
     pub const TLS_DISABLED: &str = "TLSDisabled";
     /// False, by choice of the platform: the app is served on the shared HTTPS listener.

@@ -88,6 +88,38 @@ pub(crate) fn listener(entry: Option<EntryStatus<'_>>, section: &str, since: i64
     (!programmed).then(pending)
 }
 
+/// How a listener stands that is to take another's place.
+pub(crate) enum Standing {
+    /// It serves.
+    Serves,
+    /// It would serve if another listener did not have its port and name; nothing else is wrong with it.
+    HostnameConflict,
+    /// The gateway refuses it.
+    Refused(Finding),
+    /// The gateway has not answered yet.
+    Unknown(Finding),
+}
+
+/// How a listener stands, by what its entry says since this generation.
+pub(crate) fn standing(entry: Option<EntryStatus<'_>>, section: &str, since: i64) -> Standing {
+    let Some(finding) = listener(entry, section, since) else { return Standing::Serves };
+    if finding.reason == Reason::Pending {
+        return Standing::Unknown(finding);
+    }
+    let current = || entry.iter().flat_map(|entry| entry.conditions).filter(|condition| is_current(condition, since));
+    let unresolved = current().find(|condition| condition.type_ == "ResolvedRefs" && condition.status == "False");
+    if let Some(unresolved) = unresolved {
+        let why = format!("the gateway refuses listener {section}: {}", say(unresolved));
+        return Standing::Refused(Reason::ListenerNotProgrammed.because(why));
+    }
+    let says = |reason: &str| current().any(|condition| condition.reason == reason);
+    if says("HostnameConflict") && !says("ProtocolConflict") && !says("ListenerConflict") {
+        Standing::HostnameConflict
+    } else {
+        Standing::Refused(finding)
+    }
+}
+
 /// Both vocabularies for a listener that lost against another: its own reasons, and those of the conflict.
 fn reason_of(failure: &Condition) -> Reason {
     match failure.reason.as_str() {

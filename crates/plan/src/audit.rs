@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gateway_api::gateways::GatewayListeners;
 use portreeve_api::names::{labels, nebari_app as derived};
 use portreeve_names::HostPattern;
 use serde_json::Value;
@@ -37,7 +38,9 @@ pub enum Fault {
 pub fn audit(world: &World, plan: &Plan) -> Vec<Fault> {
     let view = View::new(world);
     let audit = Audit { view: &view, after: after(&view, plan), owners: owners(world) };
-    [audit.namespaces(), audit.gateways(), audit.listeners(), audit.routes(), audit.protection()].concat()
+    let removed = removed(plan);
+    let removals = audit.removals(&removed);
+    [audit.namespaces(), audit.gateways(), removals, audit.listeners(), audit.routes(), audit.protection()].concat()
 }
 
 struct Audit<'a> {
@@ -68,6 +71,18 @@ fn after(view: &View<'_>, plan: &Plan) -> BTreeMap<ObjectRef, Value> {
         after.remove(&named(object));
     }
     after
+}
+
+/// The places in `spec.listeners` that patches take out, by the object that they patch.
+fn removed(plan: &Plan) -> BTreeMap<&ObjectRef, Vec<Option<usize>>> {
+    let place = |operation: &Value| -> Option<usize> {
+        operation["path"].as_str()?.strip_prefix("/spec/listeners/")?.parse().ok()
+    };
+    let removals = |operations: &[Value]| {
+        let changes = operations.iter().filter(|operation| operation["op"] != "test");
+        changes.map(|operation| place(operation).filter(|_| operation["op"] == "remove")).collect()
+    };
+    plan.patches.iter().map(|patch| (&patch.object, removals(&patch.operations))).collect()
 }
 
 /// Without the version, of which there may be several.
@@ -143,6 +158,48 @@ impl Audit<'_> {
         };
         let faults = self.of_kind(Kind::Gateway).filter(|(object, body)| !tidy(object, body));
         faults.map(|(object, _)| Fault::GatewayWritten(object.clone())).collect()
+    }
+
+    /// Law 4: what is taken out of a Gateway is an entry of the former operator for an app that is there, and no route
+    /// has nothing else for parent.
+    fn removals(&self, removed: &BTreeMap<&ObjectRef, Vec<Option<usize>>>) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut gone = BTreeSet::new();
+        for (object, places) in removed {
+            let gateway = GatewayName::new(object.namespace.as_deref().unwrap_or_default(), &object.name);
+            let listeners = self.view.gateway(&gateway).map_or(&[][..], |gateway| &gateway.object.spec.listeners);
+            for place in places {
+                let entry = place.and_then(|place| listeners.get(place));
+                match entry.filter(|entry| object.kind == Kind::Gateway.as_str() && self.is_of_an_app(entry)) {
+                    Some(entry) => _ = gone.insert((&*object.name, entry.name.as_str())),
+                    None => faults.push(Fault::GatewayWritten((*object).clone())),
+                }
+            }
+        }
+        for (object, body) in self.of_kind(Kind::HttpRoute) {
+            let parents = body["spec"]["parentRefs"].as_array().map_or(&[][..], Vec::as_slice);
+            let is_gone = |parent: &Value| {
+                let text = |field: &str| parent[field].as_str().unwrap_or_default();
+                text("kind") == Kind::Gateway.as_str() && gone.contains(&(text("name"), text("sectionName")))
+            };
+            if !parents.is_empty() && parents.iter().all(is_gone) {
+                faults.push(Fault::RouteWithoutListener(object.clone(), String::new()));
+            }
+        }
+        faults
+    }
+
+    /// By the entry's name and the namespace of which it takes routes.
+    fn is_of_an_app(&self, entry: &GatewayListeners) -> bool {
+        let namespaces = entry.allowed_routes.as_ref().and_then(|routes| routes.namespaces.as_ref());
+        let labels = namespaces.and_then(|namespaces| namespaces.selector.as_ref()?.match_labels.as_ref());
+        let namespace = labels.and_then(|labels| labels.get(labels::NAMESPACE_NAME));
+        self.owners.values().any(|(kind, homes, name)| {
+            let home = homes.first().copied().unwrap_or_default();
+            *kind == OwnerKind::NebariApp
+                && namespace.is_some_and(|namespace| namespace == home)
+                && entry.name == derived::https_listener(name, home)
+        })
     }
 
     /// Every listener has an owner, and no two owners meet.

@@ -115,7 +115,7 @@ fn listener(name: &str, hosts: &HostPattern, port: u16, protocol: &str, tls: &Va
 
 /// `spec` of an HTTPRoute of one backend.
 pub(crate) fn http_route(
-    parent: &Parent,
+    parents: &[Parent],
     hostname: &str,
     paths: &[PathMatch<'_>],
     backend: &Backend<'_>,
@@ -128,7 +128,8 @@ pub(crate) fn http_route(
         .chunks(MAX_MATCHES)
         .map(|paths| json!({ "matches": matches(paths), "backendRefs": [backend.reference(namespace)] }))
         .collect();
-    json!({ "parentRefs": [parent.to_value()], "hostnames": [hostname], "rules": rules })
+    let parents: Vec<Value> = parents.iter().map(Parent::to_value).collect();
+    json!({ "parentRefs": parents, "hostnames": [hostname], "rules": rules })
 }
 
 /// `spec` of a TLSRoute.

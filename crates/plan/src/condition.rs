@@ -67,6 +67,9 @@ pub(crate) enum Reason {
     Pending,
     Reconciling,
     // === Well ===
+    MigrationBlocked,
+    Migrating,
+    LegacyListener,
     TlsConfigured,
     UserProvidedSecretReady,
     HttpRouteReady,
@@ -166,6 +169,9 @@ impl Reason {
             Self::AuthDisabled => reasons::AUTH_DISABLED,
             Self::Pending => reasons::PENDING,
             Self::Reconciling => reasons::RECONCILING,
+            Self::MigrationBlocked => reasons::MIGRATION_BLOCKED,
+            Self::Migrating => reasons::MIGRATING,
+            Self::LegacyListener => reasons::LEGACY_LISTENER,
             Self::TlsConfigured => reasons::TLS_CONFIGURED,
             Self::UserProvidedSecretReady => reasons::USER_PROVIDED_SECRET_READY,
             Self::HttpRouteReady => reasons::HTTP_ROUTE_READY,
@@ -247,7 +253,7 @@ fn event(about: &ObjectRef, condition: &Condition) -> Event {
     let name = EVENT_NAMES.iter().find(|(reason, _)| *reason == condition.reason);
     Event {
         about: about.clone(),
-        warning: condition.status == "False",
+        warning: condition.status == "False" || condition.reason == reasons::MIGRATION_BLOCKED,
         reason: name.map_or(condition.reason.clone(), |(_, name)| (*name).to_owned()),
         message: condition.message.clone(),
     }

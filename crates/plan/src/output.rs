@@ -103,6 +103,19 @@ pub struct Event {
     pub message: String,
 }
 
+impl SecretCopy {
+    /// To another namespace, under the same name.
+    pub(crate) fn of(from: &str, to: &str, name: &str) -> Self {
+        let secret = |namespace: &str| ObjectRef {
+            api_version: "v1".to_owned(),
+            kind: "Secret".to_owned(),
+            namespace: Some(namespace.to_owned()),
+            name: name.to_owned(),
+        };
+        Self { from: secret(from), to: secret(to) }
+    }
+}
+
 impl Plan {
     /// Whether there is nothing to write; [`Plan::wake_at`] may still be set.
     pub fn is_empty(&self) -> bool {

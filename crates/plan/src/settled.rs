@@ -158,9 +158,14 @@ pub(crate) fn not_found(view: &View<'_>, gateway: &GatewayName) -> Finding {
 }
 
 fn not_allowed(watched: &WatchedListener<'_>) -> Finding {
-    Reason::ListenerSetNotAllowed.because(format!(
-        "Gateway {} does not admit ListenerSets of namespace {}: set spec.allowedListeners.namespaces on it, for \
-         example {{from: Selector, selector: {{matchLabels: {{nebari.dev/managed: \"true\"}}}}}}",
-        watched.gateway, watched.set.namespace
-    ))
+    Reason::ListenerSetNotAllowed.because(admission_needed(watched.gateway, &watched.set.namespace))
+}
+
+/// What to set on a Gateway so that it admits the ListenerSets of a namespace.
+pub(crate) fn admission_needed(gateway: &GatewayName, namespace: &str) -> String {
+    format!(
+        "Gateway {gateway} does not admit ListenerSets of namespace {namespace}: set \
+         spec.allowedListeners.namespaces on it, for example {{from: Selector, selector: {{matchLabels: \
+         {{nebari.dev/managed: \"true\"}}}}}}"
+    )
 }

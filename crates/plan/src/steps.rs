@@ -4,10 +4,11 @@ use serde_json::Value;
 
 use crate::absent;
 use crate::app::{self, App, AppCase};
+use crate::body::CERTIFICATE_V1;
 use crate::differ::{Drift, differ};
 use crate::docket::{Docket, Judgement};
 use crate::object::{Key, Kind, OwnerIdentity};
-use crate::output::{Apply, ObjectRef, Plan};
+use crate::output::{Apply, ObjectRef, Plan, SecretCopy};
 use crate::prune::{prune, released};
 use crate::settled::{Alarm, Settled};
 use crate::tenant::{self, Tenant, TenantCase};
@@ -24,10 +25,16 @@ pub fn plan(world: &World) -> Plan {
     let gone = prune(&view, &wanted, &cases.staying());
     let settled = Settled { view: &view, judgement: &judgement, bodies: &wanted.bodies, drifts: &drifts };
     let mut plan = status(&settled, &cases, &made);
+    let farewells = farewells(&settled, &cases, &made);
     plan.guard = cases.unguarded(world);
     plan.apply = applies(wanted.bodies, &drifts);
+    plan.copies = cases.copies(&judgement);
     plan.delete = gone.iter().map(|(key, _)| key.object_ref(api_version(key.kind, world))).collect();
-    plan.release = released(&gone, &cases.leaving()).into_iter().map(OwnerIdentity::object_ref).collect();
+    plan.delete.extend(farewells.values().filter_map(|one| Some(one.certificate.as_ref()?.object_ref(CERTIFICATE_V1))));
+    let leaving = cases.leaving();
+    let released = released(&gone, &leaving).into_iter().map(OwnerIdentity::object_ref);
+    plan.release = released.filter(|owner| !farewells.contains_key(owner)).collect();
+    plan.patches = app::removal(farewells.into_values().flat_map(|one| one.entries).collect());
     plan
 }
 
@@ -81,6 +88,16 @@ fn status(settled: &Settled<'_, '_>, cases: &Cases<'_>, made: &Made) -> Plan {
     plan
 }
 
+/// What goes of the former operator's layout, by app; apps of which nothing goes are not there.
+fn farewells<'a>(settled: &Settled<'_, 'a>, cases: &Cases<'a>, made: &Made) -> BTreeMap<ObjectRef, app::Farewell<'a>> {
+    let all = cases
+        .apps
+        .iter()
+        .zip(&made.apps)
+        .map(|(case, rendered)| (case.app.identity().object_ref(), app::farewell(settled, case, rendered)));
+    all.filter(|(_, farewell)| !farewell.is_empty()).collect()
+}
+
 fn applies(bodies: BTreeMap<Key, Value>, drifts: &BTreeMap<Key, Drift>) -> Vec<Apply> {
     let due = bodies.into_iter().filter(|(key, _)| drifts.get(key).is_some_and(|drift| drift.due));
     let apply = due.map(|(key, body)| {
@@ -99,6 +116,16 @@ impl<'a> Cases<'a> {
             .iter()
             .map(|case| (case.tenant.identity(), case.tenant.is_leaving(), &case.tenant.source.metadata.finalizers));
         apps.chain(tenants)
+    }
+
+    /// The Secrets that are to be where their apps move to.
+    fn copies(&self, judgement: &Judgement) -> Vec<SecretCopy> {
+        let web = self.apps.iter().filter(|case| case.refusal.is_none()).filter_map(|case| case.web.as_ref());
+        let granted = web.filter(|web| web.claim.is_some_and(|claim| judgement.is_granted(claim)));
+        let copies = granted.filter_map(|web| web.section.migration()?.copy().cloned());
+        let mut copies: Vec<_> = copies.collect();
+        copies.sort();
+        copies
     }
 
     /// The uids of those that are not being deleted.
@@ -127,7 +154,7 @@ fn is_guarded(owner: &OwnerIdentity<'_>, finalizers: &Option<Vec<String>>) -> bo
 }
 
 fn api_version(kind: Kind, world: &World) -> &'static str {
-    use crate::body::{CERTIFICATE_V1, GATEWAY_API_V1, SECURITY_POLICY_V1ALPHA1};
+    use crate::body::{GATEWAY_API_V1, SECURITY_POLICY_V1ALPHA1};
     match (kind, world.served.tls_routes) {
         (Kind::Namespace, _) => "v1",
         (Kind::Certificate, _) => CERTIFICATE_V1,

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use kube::Resource;
 use portreeve_api::names::{self, labels};
-use portreeve_api::{Certificate, SecurityPolicy};
+use portreeve_api::{Certificate, ClusterIssuer, SecurityPolicy};
 
 use crate::claim::{GatewayName, OwnerKind};
 use crate::gateway::SharedGateway;
@@ -36,6 +36,8 @@ pub(crate) struct View<'a> {
     reference_grants: ByName<'a, ReferenceGrant>,
     certificates: ByName<'a, Certificate>,
     security_policies: ByName<'a, SecurityPolicy>,
+    cluster_issuers: ByName<'a, ClusterIssuer>,
+    http_routes_in: HashMap<&'a str, Vec<&'a HttpRoute>>,
     tls_routes_in: HashMap<&'a str, Vec<&'a TlsRoute>>,
     grants_in: HashMap<&'a str, Vec<&'a ReferenceGrant>>,
     policies_in: HashMap<&'a str, Vec<&'a SecurityPolicy>>,
@@ -60,6 +62,8 @@ impl<'a> View<'a> {
             reference_grants: by_name(&world.reference_grants),
             certificates: by_name(&world.certificates),
             security_policies: by_name(&world.security_policies),
+            cluster_issuers: by_name(&world.cluster_issuers),
+            http_routes_in: by_namespace(&world.http_routes),
             tls_routes_in: by_namespace(&world.tls_routes),
             grants_in: by_namespace(&world.reference_grants),
             policies_in: by_namespace(&world.security_policies),
@@ -117,6 +121,15 @@ impl<'a> View<'a> {
 
     pub(crate) fn certificate(&self, namespace: &str, name: &str) -> Option<&'a Certificate> {
         self.certificates.get(&(namespace, name)).copied()
+    }
+
+    pub(crate) fn cluster_issuer(&self, name: &str) -> Option<&'a ClusterIssuer> {
+        self.cluster_issuers.get(&("", name)).copied()
+    }
+
+    /// All HTTPRoutes of a namespace, by name.
+    pub(crate) fn http_routes_in(&self, namespace: &str) -> &[&'a HttpRoute] {
+        self.http_routes_in.get(namespace).map_or(&[], Vec::as_slice)
     }
 
     /// All TLSRoutes of a namespace, by name.

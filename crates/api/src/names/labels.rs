@@ -60,6 +60,9 @@ pub const EXTERNAL_DNS_HOSTNAME: &str = "external-dns.alpha.kubernetes.io/hostna
 /// Annotation: where the name that external-dns publishes leads.
 pub const EXTERNAL_DNS_TARGET: &str = "external-dns.alpha.kubernetes.io/target";
 
+/// Label of the routes that cert-manager makes for a challenge: [`TRUE`].
+pub const HTTP01_SOLVER: &str = "acme.cert-manager.io/http01-solver";
+
 /// Label that Kubernetes sets on every namespace to its own name, and that nobody can change.
 pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 

@@ -13,6 +13,9 @@ use crate::settled::{Alarm, WatchedListener, not_found};
 impl AppReport<'_, '_> {
     /// `TLSReady`
     pub(super) fn tls(&self, alarm: &mut Alarm) -> Finding {
+        if let Some(migration) = self.case.web.as_ref().and_then(|web| web.section.migration()) {
+            return foremost(self.host_name()).unwrap_or_else(|| self.on_legacy(migration, alarm));
+        }
         let certificate = self.case.app.web.as_ref().map_or(CertificateSource::Disabled, |web| web.certificate);
         match certificate {
             CertificateSource::Disabled => Reason::TlsDisabled.because("TLS is not enabled for this app"),
@@ -73,7 +76,9 @@ impl AppReport<'_, '_> {
         };
         let findings = self.settled.listener(&watched, alarm).into_iter();
         let contract = |finding: Finding| match finding.reason {
-            Reason::ListenerConflicted => Reason::GatewayListenerConflict.because(finding.message),
+            Reason::ListenerConflicted => {
+                self.unless_just_moved(Reason::GatewayListenerConflict.because(finding.message))
+            }
             _ => finding,
         };
         findings.map(contract).collect()
@@ -82,13 +87,14 @@ impl AppReport<'_, '_> {
     fn secret(&self, name: &str) -> Option<Finding> {
         let namespace = self.case.app.namespace;
         let Some(secret) = self.settled.view.secret(namespace, name) else {
+            let former = &self.case.app.gateway.namespace;
+            let found = self.settled.view.secret(former, name).map(|_| format!("copy it there from {former}"));
+            let found = found.unwrap_or_else(|| "create it".to_owned());
             return Some(Reason::UserProvidedSecretNotFound.because(format!(
-                "TLS secret {namespace}/{name} not found; create it and the listener will pick it up"
+                "TLS secret {namespace}/{name} not found; {found} and the listener will pick it up"
             )));
         };
-        let usable = secret.type_.as_deref() == Some("kubernetes.io/tls")
-            && ["tls.crt", "tls.key"].into_iter().all(|key| has_key(secret, key));
-        (!usable).then(|| {
+        (!is_tls(secret)).then(|| {
             Reason::UserProvidedSecretInvalidType.because(format!(
                 "TLS secret {namespace}/{name} must be of type kubernetes.io/tls, with tls.crt and tls.key"
             ))
@@ -142,7 +148,7 @@ impl AppReport<'_, '_> {
     fn no_gateway(&self) -> Option<Finding> {
         let name = &self.case.app.gateway;
         let Some(gateway) = self.settled.view.gateway(name) else { return Some(not_found(self.settled.view, name)) };
-        let Section::Borrowed(section) = self.case.web.as_ref()?.section else { return None };
+        let Section::Borrowed(section) = &self.case.web.as_ref()?.section else { return None };
         gateway.section(section).is_none().then(|| {
             Reason::RouteNotAccepted
                 .because(format!("Gateway {name} has no listener {section} for routes to attach to"))
@@ -204,6 +210,12 @@ impl AppReport<'_, '_> {
             Some(_) => failed(format!("OIDC client secret '{name}' is missing required key 'client-secret'")),
         }
     }
+}
+
+/// Whether a Secret has a certificate and its key.
+pub(super) fn is_tls(secret: &Secret) -> bool {
+    let is_of_type = secret.type_.as_deref() == Some("kubernetes.io/tls");
+    is_of_type && ["tls.crt", "tls.key"].into_iter().all(|key| has_key(secret, key))
 }
 
 /// Whether a Secret has something under a key, in either of the forms in which a manifest may write it.

@@ -1,11 +1,11 @@
 use std::collections::BTreeSet;
 
-use gateway_api::gateways::GatewayListeners;
-use portreeve_api::names::{self, MAX_LISTENERS, MAX_OBJECT_NAME, labels, nebari_app as derived};
+use portreeve_api::names::{self, MAX_LISTENERS, MAX_OBJECT_NAME, nebari_app as derived};
 use portreeve_api::nebari_app::RouteManagement;
-use portreeve_names::{HostPattern, Hostname};
+use portreeve_names::HostPattern;
 
-use super::{App, Auth, CertificateSource, Entry, Web};
+use super::migration::{Migration, migration};
+use super::{App, Auth, CertificateSource, Entry, Web, legacy};
 use crate::claim::{Claim, Incumbency, Seat, Usage};
 use crate::condition::{Finding, Reason, foremost};
 use crate::docket::{Docket, Record, zone_refusal};
@@ -17,24 +17,26 @@ pub(crate) struct AppCase<'a> {
     pub(crate) app: App<'a>,
     /// The app is not served at all.
     pub(crate) refusal: Option<Finding>,
-    pub(crate) web: Option<WebCase>,
+    pub(crate) web: Option<WebCase<'a>>,
     /// One of each entry of the app.
     pub(crate) entries: Vec<EntryCase>,
 }
 
 /// The app's host name, and where it is to be served.
-pub(crate) struct WebCase {
+pub(crate) struct WebCase<'a> {
     /// Absent where nothing may be claimed.
     pub(crate) claim: Option<usize>,
     pub(crate) refusal: Option<Finding>,
     pub(crate) port: u16,
-    pub(crate) section: Section,
+    pub(crate) section: Section<'a>,
 }
 
 /// A listener by name.
-pub(crate) enum Section {
+pub(crate) enum Section<'a> {
     /// Of the app's ListenerSet.
     Own(String),
+    /// Of the Gateway, where the former operator put it for the app.
+    Legacy(Box<Migration<'a>>),
     /// Of the Gateway.
     Borrowed(&'static str),
 }
@@ -101,8 +103,18 @@ struct Lowering<'l, 'a> {
     docket: &'l mut Docket,
 }
 
-impl Lowering<'_, '_> {
-    fn web(&mut self, web: &Web<'_>) -> WebCase {
+impl<'a> Section<'a> {
+    /// How the app stands that the former operator's listener serves.
+    pub(crate) fn migration(&self) -> Option<&Migration<'a>> {
+        match self {
+            Self::Legacy(migration) => Some(migration),
+            Self::Own(_) | Self::Borrowed(_) => None,
+        }
+    }
+}
+
+impl<'a> Lowering<'_, 'a> {
+    fn web(&mut self, web: &Web<'_>) -> WebCase<'a> {
         let (section, port) = self.section(web);
         let hosts = match &web.hostname {
             Ok(hostname) => HostPattern::Exact(hostname.clone()),
@@ -111,7 +123,7 @@ impl Lowering<'_, '_> {
                 return WebCase { claim: None, refusal, port, section };
             }
         };
-        let usage = if matches!(section, Section::Own(_)) { Usage::Shared } else { Usage::Borrowed };
+        let usage = if matches!(section, Section::Borrowed(_)) { Usage::Borrowed } else { Usage::Shared };
         let unprotected = web.management == RouteManagement::App && self.app.auth == Auth::Gateway;
         let refusal = zone_refusal(&self.view.world.config.zones, self.app.namespace, &hosts).or_else(|| {
             unprotected.then(|| {
@@ -126,7 +138,11 @@ impl Lowering<'_, '_> {
     }
 
     /// Where the app is to be served. An own listener takes the port of the Gateway's HTTPS listener.
-    fn section(&self, web: &Web<'_>) -> (Section, u16) {
+    fn section(&self, web: &Web<'_>) -> (Section<'a>, u16) {
+        if let Some(migration) = migration(self.view, self.app) {
+            let port = u16::try_from(migration.entry.listener.port).unwrap_or(HTTPS_PORT);
+            return (Section::Legacy(Box::new(migration)), port);
+        }
         let gateway = self.view.gateway(&self.app.gateway);
         let port_of = |section: &str, default: u16| {
             let listener = gateway.and_then(|gateway| gateway.section(section));
@@ -238,20 +254,10 @@ impl Lowering<'_, '_> {
         Some(self.docket.file(Claim { owner: self.app.owner.clone(), position, hosts, name_held, seat }))
     }
 
-    /// The former operator's listener for this app and name, which the platform has on the Gateway. Its name is that of
-    /// other apps too (`a-b` in `c`, `a` in `b-c`); the namespace whose routes it takes is not.
+    /// The former operator's listener for this app and name, which the platform has on the Gateway.
     fn legacy(&self, hosts: &HostPattern) -> Incumbency {
         let HostPattern::Exact(hostname) = hosts else { return Incumbency::None };
-        let name = derived::https_listener(self.app.name, self.app.namespace);
-        let listener = self.view.gateway(&self.app.gateway).and_then(|gateway| gateway.section(&name));
-        let listener = listener.filter(|listener| takes_routes_of(listener, self.app.namespace));
-        let served = listener.and_then(|listener| Hostname::parse(listener.hostname.as_deref()?).ok());
-        if served.as_ref() == Some(hostname) { Incumbency::Legacy } else { Incumbency::None }
+        let entry = legacy::entry(self.view, self.app, &self.app.gateway);
+        if entry.is_some_and(|entry| entry.serves(hostname)) { Incumbency::Legacy } else { Incumbency::None }
     }
-}
-
-fn takes_routes_of(listener: &GatewayListeners, namespace: &str) -> bool {
-    let namespaces = listener.allowed_routes.as_ref().and_then(|allowed| allowed.namespaces.as_ref());
-    let labels = namespaces.and_then(|allowed| allowed.selector.as_ref()?.match_labels.as_ref());
-    labels.and_then(|labels| labels.get(labels::NAMESPACE_NAME)).is_some_and(|name| name == namespace)
 }

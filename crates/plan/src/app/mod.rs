@@ -2,7 +2,9 @@
 
 mod conditions;
 mod entry_status;
+mod legacy;
 mod lower;
+mod migration;
 mod render;
 mod status;
 mod tcp;
@@ -19,8 +21,10 @@ use crate::object::OwnerIdentity;
 use crate::view::View;
 
 pub(crate) use conditions::has_key;
+pub(crate) use legacy::removal;
 use lower::Section;
 pub(crate) use lower::{AppCase, lower};
+pub(crate) use migration::{Farewell, farewell};
 pub(crate) use render::{Rendered, render};
 pub(crate) use status::status;
 pub(crate) use tcp::Entry;

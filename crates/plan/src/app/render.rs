@@ -22,8 +22,10 @@ use crate::wanted::Wanted;
 pub(crate) struct Rendered {
     /// Objects that are wanted, but whose name is somebody else's.
     pub(crate) foreign: Vec<Key>,
-    /// The parents of each route that is wanted.
+    /// The parents of each route that is wanted and by which it has to be served.
     pub(crate) parents: BTreeMap<Key, Vec<Parent>>,
+    /// Parents that a route has beside them and that need not serve it yet.
+    pub(crate) coming: BTreeMap<Key, Vec<Parent>>,
 }
 
 /// Turns what an app was granted into objects.
@@ -59,6 +61,9 @@ impl Rendered {
         )
     }
 }
+
+/// The parents of a route: by which it has to be served, and by which it need not be served yet.
+type Parents = (Vec<Parent>, Vec<Parent>);
 
 struct Rendering<'r, 'v, 'a> {
     view: &'r View<'a>,
@@ -97,7 +102,11 @@ impl Rendering<'_, '_, '_> {
 
     fn https_listener(&self, case: &AppCase<'_>) -> Option<Value> {
         let (web, web_case) = (self.app.web.as_ref()?, case.web.as_ref()?);
-        let Section::Own(name) = &web_case.section else { return None };
+        let name = match &web_case.section {
+            Section::Own(name) => name,
+            Section::Legacy(migration) if migration.has_own_listener() => &migration.entry.listener.name,
+            Section::Legacy(_) | Section::Borrowed(_) => return None,
+        };
         let hosts = HostPattern::Exact(web.hostname.as_ref().ok()?.clone());
         self.granted(web_case.claim)?;
         let secret = self.certificate_secret(web)?;
@@ -140,7 +149,8 @@ impl Rendering<'_, '_, '_> {
     fn certificate(&mut self, case: &AppCase<'_>) {
         let Some((web, web_case)) = self.app.web.as_ref().zip(case.web.as_ref()) else { return };
         let (CertificateSource::Issuer(issuer), Ok(hostname)) = (web.certificate, &web.hostname) else { return };
-        if self.granted(web_case.claim).is_none() || !self.view.world.served.certificates {
+        let stays = web_case.section.migration().is_some_and(|migration| !migration.has_own_certificate());
+        if self.granted(web_case.claim).is_none() || !self.view.world.served.certificates || stays {
             return;
         }
         let (app, namespace) = (self.app.name, self.app.namespace);
@@ -158,14 +168,14 @@ impl Rendering<'_, '_, '_> {
         if self.granted(web_case.claim).is_none() || web.management == RouteManagement::App || unprotected || !served {
             return;
         }
-        let Some(parent) = self.parent(&web_case.section) else { return };
-        let main = self.http_route(web, &parent, hostname.as_str(), false);
+        let Some(parents) = self.parents(&web_case.section) else { return };
+        let main = self.http_route(web, &parents, hostname.as_str(), false);
         if main && self.app.auth != Auth::Disabled && !web.routing.public_routes.is_empty() {
-            self.http_route(web, &parent, hostname.as_str(), true);
+            self.http_route(web, &parents, hostname.as_str(), true);
         }
     }
 
-    fn http_route(&mut self, web: &Web<'_>, parent: &Parent, hostname: &str, public: bool) -> bool {
+    fn http_route(&mut self, web: &Web<'_>, (serving, coming): &Parents, hostname: &str, public: bool) -> bool {
         let (app, namespace) = (self.app.name, self.app.namespace);
         let routing = web.routing;
         let mut labels = labels::of_app(&label_value(app));
@@ -180,21 +190,37 @@ impl Rendering<'_, '_, '_> {
         let tls = if web.is_tls() { labels::TRUE } else { labels::FALSE };
         let annotations = annotations.into_iter().chain(annotation(labels::TLS_ENABLED, tls.to_owned())).collect();
         let key = Key::new(Kind::HttpRoute, namespace, name);
-        let spec = body::http_route(parent, hostname, &paths, &self.backend(&self.app.source.spec.service), namespace);
+        let parents = [&serving[..], &coming[..]].concat();
+        let spec =
+            body::http_route(&parents, hostname, &paths, &self.backend(&self.app.source.spec.service), namespace);
         let body = body::object(&key, GATEWAY_API_V1, self.metadata(labels, annotations), spec);
-        self.rendered.parents.insert(key.clone(), vec![parent.clone()]);
+        self.rendered.parents.insert(key.clone(), serving.clone());
+        self.rendered.coming.insert(key.clone(), coming.clone());
         self.add(key, body)
     }
 
-    fn parent(&self, section: &Section) -> Option<Parent> {
-        match section {
-            Section::Own(name) => self.own_parent(name),
-            Section::Borrowed(name) => self.view.may_borrow(&self.app.gateway, name).then(|| Parent {
-                kind: Kind::Gateway.as_str(),
-                namespace: self.app.gateway.namespace.to_string(),
-                name: self.app.gateway.name.to_string(),
-                section: Some((*name).to_owned()),
-            }),
+    fn parents(&self, section: &Section<'_>) -> Option<Parents> {
+        let serving = match section {
+            Section::Own(name) => self.own_parent(name)?,
+            Section::Borrowed(name) => {
+                self.view.may_borrow(&self.app.gateway, name).then(|| self.gateway_parent(name))?
+            }
+            Section::Legacy(migration) => self.gateway_parent(&migration.entry.listener.name),
+        };
+        let coming = section.migration().filter(|migration| migration.has_own_listener()).map(|migration| {
+            let own = self.own_parent(&migration.entry.listener.name);
+            let shared = self.app.web.as_ref().is_some_and(|web| web.certificate == CertificateSource::Shared);
+            if shared { Some(self.gateway_parent(names::HTTPS_LISTENER)) } else { own }
+        });
+        Some((vec![serving], coming.flatten().into_iter().collect()))
+    }
+
+    fn gateway_parent(&self, section: &str) -> Parent {
+        Parent {
+            kind: Kind::Gateway.as_str(),
+            namespace: self.app.gateway.namespace.to_string(),
+            name: self.app.gateway.name.to_string(),
+            section: Some(section.to_owned()),
         }
     }
 

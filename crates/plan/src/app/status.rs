@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use portreeve_api::Time;
 use portreeve_api::conditions::{self, events};
 use portreeve_api::names::{GATEWAY_API_GROUP, nebari_app as derived};
@@ -28,9 +30,8 @@ pub(crate) fn status(
     rendered: &Rendered,
     alarm: &mut Alarm,
 ) -> (Option<StatusWrite>, Vec<Event>) {
-    let nothing = NebariAppStatus::default();
-    let before = case.app.status().unwrap_or(&nothing);
-    let report = AppReport { settled, case, rendered, before };
+    let report = AppReport::new(settled, case, rendered);
+    let before = report.before;
     let about = case.app.identity().object_ref();
     let entries = if case.refusal.is_some() { Vec::new() } else { report.entries(alarm) };
     let conditions = report.conditions(&entries, alarm);
@@ -49,6 +50,14 @@ pub(crate) fn status(
     let write = (after != *before)
         .then(|| StatusWrite { object: about, status: serde_json::to_value(&after).unwrap_or_default() });
     (write, events)
+}
+
+impl<'s, 'a> AppReport<'s, 'a> {
+    pub(super) fn new(settled: &'s Settled<'s, 'a>, case: &'s AppCase<'a>, rendered: &'s Rendered) -> Self {
+        static NOTHING: LazyLock<NebariAppStatus> = LazyLock::new(NebariAppStatus::default);
+        let before = case.app.status().unwrap_or(&NOTHING);
+        Self { settled, case, rendered, before }
+    }
 }
 
 impl AppReport<'_, '_> {
@@ -120,16 +129,22 @@ impl AppReport<'_, '_> {
         let (app, web_case) = (&self.case.app, self.case.web.as_ref()?);
         let web = app.web.as_ref().filter(|web| web.is_tls())?;
         web_case.claim.filter(|claim| self.settled.judgement.is_granted(*claim))?;
+        let gateway = || reference(&Key::new(Kind::Gateway, &app.gateway.namespace, &*app.gateway.name));
         let (listener_ref, section_name, generation) = match &web_case.section {
             Section::Own(section) => {
                 let set = self.listener_set()?;
                 let generation = self.settled.entry_generation(&set, section, self.recorded_https(section));
                 (reference(&set), section.clone(), Some(generation))
             }
-            Section::Borrowed(section) => {
-                let gateway = Key::new(Kind::Gateway, &app.gateway.namespace, &*app.gateway.name);
-                (reference(&gateway), (*section).to_owned(), None)
+            // An app that makes its own routes has to know the new listener before the former one goes.
+            Section::Legacy(migration) if migration.has_own_listener() && web.management == RouteManagement::App => {
+                let section = &migration.entry.listener.name;
+                let set = self.listener_set()?;
+                let generation = self.settled.entry_generation(&set, section, self.recorded_https(section));
+                (reference(&set), section.clone(), Some(generation))
             }
+            Section::Legacy(migration) => (gateway(), migration.entry.listener.name.clone(), None),
+            Section::Borrowed(section) => (gateway(), (*section).to_owned(), None),
         };
         Some(HttpsStatus {
             listener_ref,

@@ -294,6 +294,46 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    /// Apps that the former operator left on the Gateway, with the flag and without it; then it is switched.
+    #[test]
+    fn the_former_layout_settles(scene in scene(), served in prop::array::uniform5(any::<bool>()), migrate: bool) {
+        let mut cluster = scene.cluster();
+        cluster.settings.migrate = if migrate { "force" } else { "off" }.to_owned();
+        let entries = scene.apps.iter().zip(served).filter(|(_, served)| *served);
+        for (((namespace, name, _), spec, _), _) in entries {
+            cluster.add_listener(legacy_entry(namespace, name, &spec["hostname"]));
+        }
+        cluster.author(json!({
+            "apiVersion": "cert-manager.io/v1", "kind": "ClusterIssuer", "metadata": { "name": "issuer" }, "spec": {},
+        }));
+        settle(&mut cluster);
+        for _ in 0..4 {
+            cluster.answer();
+            settle(&mut cluster);
+        }
+        scene.change(&mut cluster);
+        settle(&mut cluster);
+        cluster.settings.migrate = if migrate { "off" } else { "force" }.to_owned();
+        for _ in 0..4 {
+            settle(&mut cluster);
+            cluster.answer();
+        }
+        settle(&mut cluster);
+        prop_assert!(lawful_plan(&cluster.world()).is_empty());
+    }
+}
+
+fn legacy_entry(namespace: &str, app: &str, hostname: &Value) -> Value {
+    let selector = json!({ "matchLabels": { "kubernetes.io/metadata.name": namespace } });
+    json!({
+        "name": format!("tls-{app}-{namespace}"), "hostname": hostname, "port": 443, "protocol": "HTTPS",
+        "allowedRoutes": { "namespaces": { "from": "Selector", "selector": selector } },
+    })
+}
+
 /// What everybody outside a namespace holds, with its owner.
 fn grants_of_others(cluster: &Cluster, namespace: &str) -> Vec<(String, Value)> {
     let owners = cluster

@@ -9,5 +9,6 @@
 
 mod cases;
 mod laws;
+mod migration;
 mod reasons;
 mod support;

@@ -12,6 +12,7 @@ impl Cluster {
                 "ListenerSet" => self.set_status(&name),
                 "HTTPRoute" | "TLSRoute" => route_status(&self.objects[&name]),
                 "Certificate" => {
+                    self.issue(&name);
                     let generation = &self.objects[&name]["metadata"]["generation"];
                     json!({ "conditions": [{ "type": "Ready", "status": "True", "observedGeneration": generation }] })
                 }
@@ -19,6 +20,16 @@ impl Cluster {
             };
             self.objects.get_mut(&name).expect("it is there")["status"] = status;
         }
+    }
+
+    /// The issuer keeps a Secret that is there.
+    fn issue(&mut self, certificate: &Name) {
+        let (namespace, secret) = (&certificate.1, &self.objects[certificate]["spec"]["secretName"]);
+        self.author(json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+            "metadata": { "name": secret, "namespace": namespace },
+            "data": { "tls.crt": "aXNzdWVk", "tls.key": "aXNzdWVk" },
+        }));
     }
 
     fn gateway_status(&self, name: &Name) -> Value {
@@ -42,7 +53,12 @@ impl Cluster {
             selector.iter().all(|(key, value)| labels[key] == *value)
         };
         if namespaces["from"] == "All" || namespaces["from"] == "Selector" && selected() {
-            json!({ "conditions": conditions(set, &["Accepted", "Programmed"]), "listeners": entries(set) })
+            let mut listeners = entries(set);
+            let specs = set["spec"]["listeners"].as_array().expect("listeners");
+            for (entry, _) in listeners.iter_mut().zip(specs).filter(|(_, listener)| has_twin(gateway, listener)) {
+                refuse(entry);
+            }
+            json!({ "conditions": conditions(set, &["Accepted", "Programmed"]), "listeners": listeners })
         } else {
             let mut refused = conditions(set, &["Accepted"]);
             refused[0]["status"] = "False".into();
@@ -62,6 +78,25 @@ fn entries(object: &Value) -> Vec<Value> {
         })
     };
     listeners.iter().map(entry).collect()
+}
+
+/// A Gateway's own listeners come before those of ListenerSets.
+fn has_twin(gateway: &Value, listener: &Value) -> bool {
+    let own = gateway["spec"]["listeners"].as_array().expect("listeners");
+    own.iter().any(|own| own["port"] == listener["port"] && own["hostname"] == listener["hostname"])
+}
+
+/// As Envoy Gateway says it of a listener that lost against another.
+fn refuse(entry: &mut Value) {
+    let conditions = entry["conditions"].as_array_mut().expect("conditions");
+    let mut conflicted = conditions[0].clone();
+    conflicted["type"] = "Conflicted".into();
+    conflicted["reason"] = "HostnameConflict".into();
+    for (condition, reason) in conditions.iter_mut().zip(["HostnameConflict", "Invalid"]) {
+        condition["status"] = "False".into();
+        condition["reason"] = reason.into();
+    }
+    conditions.push(conflicted);
 }
 
 fn route_status(route: &Value) -> Value {

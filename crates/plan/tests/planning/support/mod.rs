@@ -13,7 +13,8 @@ use portreeve_api::names::{nebari_app, tenant};
 use portreeve_names::HostPattern;
 use portreeve_plan::claim::GatewayName;
 use portreeve_plan::{
-    Config, LegacyListeners, ObjectRef, Plan, TenantApi, TenantApps, TlsRouteVersion, World, Zone, audit, merge, plan,
+    Config, EnvoyGatewayVersion, LegacyListeners, ObjectRef, Plan, TenantApi, TenantApps, TlsRouteVersion, World, Zone,
+    audit, merge, plan,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -36,6 +37,10 @@ pub(crate) struct Settings {
     other_tls_routes: bool,
     failed_dials: Vec<DialSetting>,
     guard_deletion: bool,
+    /// `off`, `on` or `force`.
+    pub(crate) migrate: String,
+    /// As `1.9.1`; without it the version is not known.
+    envoy_gateway: Option<String>,
     /// Whether bodies are shown as they are written, every field of them.
     pub(crate) full: bool,
     /// Whether the gateway answers; by default it serves everything.
@@ -132,6 +137,17 @@ impl Cluster {
         }
     }
 
+    /// Somebody adds an entry to the shared Gateway, unless one of that name is there.
+    pub(crate) fn add_listener(&mut self, entry: Value) {
+        let name = ("Gateway".to_owned(), "envoy-gateway-system".to_owned(), "nebari-gateway".to_owned());
+        let mut gateway = self.objects[&name].clone();
+        let listeners = gateway["spec"]["listeners"].as_array_mut().expect("listeners");
+        if listeners.iter().all(|listener| listener["name"] != entry["name"]) {
+            listeners.push(entry);
+        }
+        self.edit(&gateway);
+    }
+
     /// Its author takes an object away.
     pub(crate) fn withdraw(&mut self, kind: &str, namespace: &str, name: &str) {
         let name = (kind.to_owned(), namespace.to_owned(), name.to_owned());
@@ -185,6 +201,8 @@ impl Cluster {
         };
         world.failed_dials =
             settings.failed_dials.iter().map(|dial| ((gateway(&dial.gateway), dial.port), dial.why.clone())).collect();
+        world.envoy_gateway = settings.envoy_gateway.as_deref().map(version);
+        world.cluster_issuers = self.all("ClusterIssuer");
         world.apps = self.all("NebariApp");
         world.tenants = self.all("Tenant");
         world.namespaces = self.all("Namespace");
@@ -214,10 +232,16 @@ impl Cluster {
         for owner in &plan.guard {
             self.guard(&key(owner));
         }
+        for copy in &plan.copies {
+            self.copy(&key(&copy.from), key(&copy.to));
+        }
         for apply in &plan.apply {
             let name = key(&apply.object);
             let merged = merge::apply(self.authored.get(&name), &apply.body);
             self.put(name, merged, &merge::managed_fields(&apply.body));
+        }
+        for patch in &plan.patches {
+            self.patch(&key(&patch.object), &patch.operations);
         }
         for object in plan.delete.iter().chain(&plan.release) {
             self.objects.remove(&key(object)).expect("what is deleted is there");
@@ -233,6 +257,34 @@ impl Cluster {
         let finalizer = if name.0 == "Tenant" { tenant::FINALIZER } else { nebari_app::FINALIZER };
         for stored in [self.authored.get_mut(name), self.objects.get_mut(name)].into_iter().flatten() {
             stored["metadata"]["finalizers"] = json!([finalizer]);
+        }
+    }
+
+    /// As a shell does it: never over what is there.
+    fn copy(&mut self, from: &Name, to: Name) {
+        let mut secret = self.objects[from].clone();
+        secret["metadata"] = json!({ "name": to.2, "namespace": to.1, "uid": uid(&to) });
+        self.author(secret);
+    }
+
+    /// All operations or none.
+    fn patch(&mut self, name: &Name, operations: &[Value]) {
+        for stored in [self.authored.get_mut(name), self.objects.get_mut(name)].into_iter().flatten() {
+            let mut patched = stored.clone();
+            for operation in operations {
+                let path = operation["path"].as_str().expect("a path");
+                if operation["op"] == "test" {
+                    assert_eq!(patched.pointer(path), Some(&operation["value"]), "{name:?} is not as it was");
+                    continue;
+                }
+                assert_eq!(operation["op"], "remove");
+                let (list, place) = path.rsplit_once('/').expect("an item of a list");
+                let list = patched.pointer_mut(list).and_then(Value::as_array_mut).expect("a list");
+                list.remove(place.parse().expect("a place"));
+            }
+            let generation = patched["metadata"]["generation"].as_i64().unwrap_or_default();
+            patched["metadata"]["generation"] = (generation + 1).into();
+            *stored = patched;
         }
     }
 
@@ -283,13 +335,22 @@ impl Settings {
                 cluster_issuer: apps.cluster_issuer.clone(),
             }),
             guard_deletion: self.guard_deletion,
-            legacy_listeners: LegacyListeners::Keep,
+            legacy_listeners: match self.migrate.as_str() {
+                "on" => LegacyListeners::Migrate,
+                "force" => LegacyListeners::Force,
+                _ => LegacyListeners::Keep,
+            },
         }
     }
 
     fn lacks(&self, kind: &str) -> bool {
         self.without.iter().any(|one| one == kind)
     }
+}
+
+fn version(text: &str) -> EnvoyGatewayVersion {
+    let numbers: Vec<u32> = text.split('.').map(|number| number.parse().expect("a number")).collect();
+    EnvoyGatewayVersion { major: numbers[0], minor: numbers[1], patch: numbers[2] }
 }
 
 fn gateway(text: &str) -> GatewayName {
@@ -338,25 +399,32 @@ pub(crate) fn shuffled(mut world: World, by: usize) -> World {
     turn(&mut world.reference_grants, by);
     turn(&mut world.certificates, by);
     turn(&mut world.security_policies, by);
+    turn(&mut world.cluster_issuers, by);
     world
 }
 
-/// Carries out what is planned. Deletions may let an owner go, which is one plan more; then nothing is due (law 1).
+/// Carries out what is planned. Deletions may let an owner go, and what is copied or taken out of a Gateway may open the
+/// way for more, which are plans more; then nothing is due (law 1).
 ///
 /// What others made is as it was (law 8), and the statuses tell the truth (laws 5, 6 and 8).
 pub(crate) fn settle(cluster: &mut Cluster) {
     let others = cluster.of_others();
+    let mut copied = Vec::new();
     let mut next = lawful_plan(&cluster.world());
-    for _ in 0..2 {
+    for _ in 0..4 {
+        copied.extend(next.copies.iter().map(|copy| key(&copy.to)));
         let leaves = !next.delete.is_empty() || !next.release.is_empty();
+        let moves = !next.copies.is_empty() || !next.patches.is_empty();
         cluster.execute(&next);
         next = lawful_plan(&cluster.world());
-        if !leaves {
+        if !leaves && !moves {
             break;
         }
     }
     assert!(next.is_empty(), "law 1: a second plan is not empty: {next:#?}");
-    assert_eq!(cluster.of_others(), others, "law 8: what others made is not as it was");
+    let mut after = cluster.of_others();
+    after.retain(|name, _| !copied.contains(name));
+    assert_eq!(after, others, "law 8: what others made is not as it was");
     cluster.assert_owners_know();
 }
 

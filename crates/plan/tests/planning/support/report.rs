@@ -21,11 +21,21 @@ pub(crate) fn first_plan(plan: &Plan, full: bool) -> Value {
     };
     put("guard", json!(names(&plan.guard)));
     put("apply", applies.into());
+    let copies = plan.copies.iter().map(|copy| format!("{} to {}", copy.from, copy.to));
+    put("copies", copies.collect::<Vec<_>>().into());
+    let patches =
+        plan.patches.iter().map(|patch| (patch.object.to_string(), patch.operations.iter().map(operation).collect()));
+    put("patches", patches.collect::<Map<_, _>>().into());
     put("delete", json!(names(&plan.delete)));
     put("release", json!(names(&plan.release)));
     put("events", events.collect::<Vec<_>>().into());
     put("wakeAt", plan.wake_at.map(|at| at.to_string()).into());
     report.into()
+}
+
+fn operation(operation: &Value) -> Value {
+    let text = |field: &str| operation[field].as_str().unwrap_or_default();
+    format!("{} {} {}", text("op"), text("path"), text("value")).trim().into()
 }
 
 /// The statuses of all owners, conditions in short.

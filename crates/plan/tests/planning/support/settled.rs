@@ -11,7 +11,7 @@ use super::{Cluster, Name, gateway};
 const GATEWAY_API: &str = "gateway.networking.k8s.io";
 
 impl Cluster {
-    /// What others made: whole objects, and of Gateways all but the entries of tenants. Namespaces do not count, since
+    /// What others made: whole objects, and of Gateways all but the entries of tenants and apps. Namespaces do not count, since
     /// tenants get theirs by their labels.
     pub(super) fn of_others(&self) -> BTreeMap<Name, Value> {
         let others = self.objects.iter().filter(|((kind, ..), object)| {
@@ -58,8 +58,9 @@ fn of_others(kind: &str, object: &Value) -> Value {
         return object.clone();
     }
     let mut spec = object["spec"].clone();
-    let is_of_tenant = |listener: &Value| text(&listener["name"]).starts_with("t-");
-    spec["listeners"] = list(&spec["listeners"]).iter().filter(|listener| !is_of_tenant(listener)).cloned().collect();
+    let is_of_owner =
+        |listener: &Value| ["t-", "tls-"].iter().any(|prefix| text(&listener["name"]).starts_with(prefix));
+    spec["listeners"] = list(&spec["listeners"]).iter().filter(|listener| !is_of_owner(listener)).cloned().collect();
     json!([spec, object["metadata"]["labels"], object["metadata"]["annotations"]])
 }
 
@@ -153,6 +154,8 @@ impl Owner<'_> {
         let https = &self.object["status"]["https"];
         let (parent, section) = if routing["tls"]["enabled"] == false {
             (self.gateway(), "http")
+        } else if self.is_on_legacy() {
+            (self.gateway(), text(&https["sectionName"]))
         } else {
             (name_of(&https["listenerRef"]), text(&https["sectionName"]))
         };
@@ -245,7 +248,14 @@ impl Owner<'_> {
 
     fn has_own_listener(&self, routing: &Value) -> bool {
         let issuer = self.cluster.settings.cluster_issuer.as_ref().is_some_and(|issuer| !issuer.is_empty());
-        routing["tls"]["enabled"] != false && (issuer || !routing["tls"]["secretName"].is_null())
+        !self.is_on_legacy()
+            && routing["tls"]["enabled"] != false
+            && (issuer || !routing["tls"]["secretName"].is_null())
+    }
+
+    /// Whether the former operator's listener serves the app, which may be told of another that is coming.
+    fn is_on_legacy(&self) -> bool {
+        ["LegacyListener", "Migrating", "MigrationBlocked"].contains(&text(&self.condition("TLSReady")["reason"]))
     }
 
     fn foreign_set(&self) -> bool {
