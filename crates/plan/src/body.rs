@@ -1,11 +1,14 @@
 //! Complete server-side-apply bodies. Every default is written out, so that an API server that fills in defaults adds
 //! nothing that was not said.
+//!
+//! Bodies are built for every object in every plan. `json!` copies each value that is put into it, so parts that are
+//! values already are moved in.
 
 use std::collections::BTreeMap;
 
 use portreeve_api::names;
 use portreeve_names::HostPattern;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::acknowledgement::Parent;
 use crate::claim::{GatewayName, OwnerKind};
@@ -45,20 +48,20 @@ pub(crate) struct Metadata<'a> {
 
 /// An object with `metadata` and `spec`; `Null` as `spec` leaves it out.
 pub(crate) fn object(key: &Key, api_version: &str, metadata: Metadata<'_>, spec: Value) -> Value {
-    let mut meta = Map::new();
-    meta.insert("name".to_owned(), key.name.as_str().into());
+    let mut meta = json!({ "name": key.name });
     if !key.namespace.is_empty() {
-        meta.insert("namespace".to_owned(), key.namespace.as_str().into());
+        meta["namespace"] = key.namespace.as_str().into();
     }
     for (field, map) in [("labels", metadata.labels), ("annotations", metadata.annotations)] {
         if !map.is_empty() {
-            meta.insert(field.to_owned(), json!(map));
+            meta[field] = map.into_iter().collect();
         }
     }
     if let Some(owner) = metadata.owner {
-        meta.insert("ownerReferences".to_owned(), json!([owner.reference()]));
+        meta["ownerReferences"] = vec![owner.reference()].into();
     }
-    let mut body = json!({ "apiVersion": api_version, "kind": key.kind.as_str(), "metadata": meta });
+    let mut body = json!({ "apiVersion": api_version, "kind": key.kind.as_str() });
+    body["metadata"] = meta;
     if !spec.is_null() {
         body["spec"] = spec;
     }
@@ -66,33 +69,28 @@ pub(crate) fn object(key: &Key, api_version: &str, metadata: Metadata<'_>, spec:
 }
 
 /// `spec` of a ListenerSet.
-pub(crate) fn listener_set(gateway: &GatewayName, listeners: &[Value]) -> Value {
-    json!({
+pub(crate) fn listener_set(gateway: &GatewayName, listeners: Vec<Value>) -> Value {
+    let mut spec = json!({
         "parentRef": {
             "group": names::GATEWAY_API_GROUP,
             "kind": Kind::Gateway.as_str(),
             "namespace": &*gateway.namespace,
             "name": &*gateway.name,
         },
-        "listeners": listeners,
-    })
+    });
+    spec["listeners"] = listeners.into();
+    spec
 }
 
 /// A listener that terminates HTTPS with the certificate of a Secret of its object's own namespace.
-pub(crate) fn https_listener(
-    name: &str,
-    hosts: &HostPattern,
-    port: u16,
-    secret: &str,
-    allowed_routes: &Value,
-) -> Value {
+pub(crate) fn https_listener(name: &str, hosts: &HostPattern, port: u16, secret: &str, allowed_routes: Value) -> Value {
     let tls = json!({ "mode": "Terminate", "certificateRefs": [{ "group": "", "kind": "Secret", "name": secret }] });
-    listener(name, hosts, port, "HTTPS", &tls, allowed_routes)
+    listener(name, hosts, port, "HTTPS", tls, allowed_routes)
 }
 
 /// A listener that passes TLS through. Its routes are TLSRoutes of its object's own namespace.
 pub(crate) fn passthrough_listener(name: &str, hosts: &HostPattern, port: u16) -> Value {
-    listener(name, hosts, port, "TLS", &json!({ "mode": "Passthrough" }), &routes_of_same_namespace(Kind::TlsRoute))
+    listener(name, hosts, port, "TLS", json!({ "mode": "Passthrough" }), routes_of_same_namespace(Kind::TlsRoute))
 }
 
 /// Only routes of this kind, from the namespace of the listener's object.
@@ -103,10 +101,10 @@ pub(crate) fn routes_of_same_namespace(kind: Kind) -> Value {
     })
 }
 
-fn listener(name: &str, hosts: &HostPattern, port: u16, protocol: &str, tls: &Value, allowed_routes: &Value) -> Value {
-    let mut listener = json!({
-        "name": name, "port": port, "protocol": protocol, "tls": tls, "allowedRoutes": allowed_routes,
-    });
+fn listener(name: &str, hosts: &HostPattern, port: u16, protocol: &str, tls: Value, allowed_routes: Value) -> Value {
+    let mut listener = json!({ "name": name, "port": port, "protocol": protocol });
+    listener["tls"] = tls;
+    listener["allowedRoutes"] = allowed_routes;
     if let Some(hostname) = hosts.to_field() {
         listener["hostname"] = hostname.into();
     }
@@ -121,24 +119,26 @@ pub(crate) fn http_route(
     backend: &Backend<'_>,
     namespace: &str,
 ) -> Value {
-    let matches = |paths: &[PathMatch<'_>]| -> Vec<Value> {
-        paths.iter().map(|(type_, value)| json!({ "path": { "type": type_, "value": value } })).collect()
-    };
-    let rules: Vec<Value> = paths
-        .chunks(MAX_MATCHES)
-        .map(|paths| json!({ "matches": matches(paths), "backendRefs": [backend.reference(namespace)] }))
-        .collect();
-    let parents: Vec<Value> = parents.iter().map(Parent::to_value).collect();
-    json!({ "parentRefs": parents, "hostnames": [hostname], "rules": rules })
+    let path = |(type_, value): &PathMatch<'_>| json!({ "path": { "type": type_, "value": value } });
+    let rules = paths.chunks(MAX_MATCHES).map(|paths| {
+        let mut rule = backend.rule(namespace);
+        rule["matches"] = paths.iter().map(path).collect();
+        rule
+    });
+    route(parents, json!([hostname]), rules.collect())
 }
 
 /// `spec` of a TLSRoute.
 pub(crate) fn tls_route(parents: &[Parent], hostnames: &[String], backend: &Backend<'_>, namespace: &str) -> Value {
-    json!({
-        "parentRefs": parents.iter().map(Parent::to_value).collect::<Vec<_>>(),
-        "hostnames": hostnames,
-        "rules": [{ "backendRefs": [backend.reference(namespace)] }],
-    })
+    route(parents, json!(hostnames), vec![backend.rule(namespace)])
+}
+
+fn route(parents: &[Parent], hostnames: Value, rules: Vec<Value>) -> Value {
+    let mut spec = json!({});
+    spec["parentRefs"] = parents.iter().map(Parent::to_value).collect();
+    spec["hostnames"] = hostnames;
+    spec["rules"] = rules.into();
+    spec
 }
 
 /// `spec` of a Certificate of one name.
@@ -159,14 +159,16 @@ pub(crate) fn reference_grant(routes: Kind, from_namespace: &str, service: &str)
 }
 
 impl Backend<'_> {
-    /// As a route in `namespace` names it.
-    fn reference(&self, namespace: &str) -> Value {
+    /// A rule of a route in `namespace` that leads to it.
+    fn rule(&self, namespace: &str) -> Value {
         let mut reference =
             json!({ "group": "", "kind": "Service", "name": self.name, "port": self.port, "weight": 1 });
         if self.namespace != namespace {
             reference["namespace"] = self.namespace.into();
         }
-        reference
+        let mut rule = json!({});
+        rule["backendRefs"] = vec![reference].into();
+        rule
     }
 }
 

@@ -49,19 +49,21 @@ impl Judgement {
     pub(crate) fn refusal(&self, claim: usize) -> Option<Finding> {
         let Claim { hosts, seat, .. } = &self.claims[claim];
         let place =
-            seat.as_ref().map(|seat| format!("port {} of Gateway {}", seat.port, seat.gateway)).unwrap_or_default();
+            || seat.as_ref().map(|seat| format!("port {} of Gateway {}", seat.port, seat.gateway)).unwrap_or_default();
         match self.verdicts[claim] {
             Verdict::Granted => None,
             Verdict::NameTaken(_) => Some(
                 Reason::HostnameConflict
                     .because(format!("{hosts}, or a name that overlaps it, belongs to another owner")),
             ),
-            Verdict::PortTaken(_) => Some(Reason::PortConflict.because(format!("{place} belongs to another owner"))),
+            Verdict::PortTaken(_) => {
+                Some(Reason::PortConflict.because(format!("{} belongs to another owner", place())))
+            }
             Verdict::Duplicate(twin) => {
                 let holder = self.claims[twin].owner.describe();
                 Some(match hosts {
-                    HostPattern::Any => Reason::PortConflict.because(format!("{holder} has {place} already")),
-                    _ => Reason::HostnameConflict.because(format!("{holder} has {hosts} on {place} already")),
+                    HostPattern::Any => Reason::PortConflict.because(format!("{holder} has {} already", place())),
+                    _ => Reason::HostnameConflict.because(format!("{holder} has {hosts} on {} already", place())),
                 })
             }
             Verdict::GatewayFull => Some(Reason::TooManyListeners.because(format!(

@@ -6,10 +6,11 @@ use gateway_api::gateways::{
     Gateway, GatewayAllowedListenersNamespacesFrom as AllowedFrom,
     GatewayAllowedListenersNamespacesSelector as Selector, GatewayListeners,
 };
+use k8s_openapi::api::core::v1::Service;
 use portreeve_api::names::{self, labels};
 
 use crate::claim::GatewayName;
-use crate::view::View;
+use crate::view::{View, name_of};
 
 /// The port of an HTTPS listener where the Gateway has none of its own.
 pub(crate) const HTTPS_PORT: u16 = 443;
@@ -67,30 +68,24 @@ impl<'a> SharedGateway<'a> {
     }
 
     /// Where pods reach it: the Service of its data plane, else its first address.
-    ///
-    /// The Service is known by the labels that Envoy Gateway gives it, or by those of GEP-1762 in the Gateway's own
-    /// namespace. Of several, the first by namespace and name.
     pub(crate) fn in_cluster_address(self, view: &View<'_>) -> Option<String> {
-        let service = view.world.services.iter().filter(|service| self.is_served_by(service)).map(|service| {
-            let metadata = &service.metadata;
-            (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
-        });
-        let host = service.min().map(|(namespace, name)| format!("{name}.{namespace}.svc.cluster.local"));
+        let (namespace, name) = name_of(self.object);
+        let service = view.data_plane(namespace, name);
+        let host = service.map(|(namespace, name)| format!("{name}.{namespace}.svc.cluster.local"));
         host.or_else(|| self.addresses().into_iter().next())
     }
+}
 
-    fn is_served_by(self, service: &k8s_openapi::api::core::v1::Service) -> bool {
-        let metadata = &self.object.metadata;
-        let has = |key: &str, value: &Option<String>| {
-            let found = service.metadata.labels.as_ref().and_then(|labels| labels.get(key));
-            found.is_some() && found == value.as_ref()
-        };
-        let envoy = has("gateway.envoyproxy.io/owning-gateway-name", &metadata.name)
-            && has("gateway.envoyproxy.io/owning-gateway-namespace", &metadata.namespace);
-        envoy
-            || (has("gateway.networking.k8s.io/gateway-name", &metadata.name)
-                && service.metadata.namespace == metadata.namespace)
-    }
+/// The Gateways whose data plane a Service is, by namespace and name.
+///
+/// The Service says so with the labels that Envoy Gateway gives it, or with those of GEP-1762 for a Gateway of its own
+/// namespace.
+pub(crate) fn gateways_behind(service: &Service) -> impl Iterator<Item = (&str, &str)> {
+    let label = |key: &str| service.metadata.labels.as_ref()?.get(key).map(String::as_str);
+    let envoy =
+        label("gateway.envoyproxy.io/owning-gateway-namespace").zip(label("gateway.envoyproxy.io/owning-gateway-name"));
+    let of_gep = service.metadata.namespace.as_deref().zip(label("gateway.networking.k8s.io/gateway-name"));
+    envoy.into_iter().chain(of_gep)
 }
 
 impl GatewayName {

@@ -7,7 +7,7 @@
 //! 1. *lower*: every NebariApp and Tenant is parsed once and says what it claims;
 //! 2. *arbitrate*: all claims side by side, each with a verdict;
 //! 3. *render*: what was granted becomes complete objects;
-//! 4. *differ*: which of them have to be written;
+//! 4. *differ*: each is compared as soon as it is made, and kept only if it has to be written;
 //! 5. *prune*: what was made earlier and is not wanted any more;
 //! 6. *status*: what every owner is told, computed once.
 
@@ -19,6 +19,7 @@ mod audit;
 mod body;
 pub mod claim;
 mod condition;
+mod contains;
 mod differ;
 mod docket;
 mod gateway;

@@ -13,6 +13,7 @@ use portreeve_api::{Certificate, NebariApp, SecurityPolicy, Tenant};
 use serde_json::Value;
 
 use crate::claim::{Owner, OwnerKind};
+use crate::contains::contains;
 use crate::differ::owned_by_us;
 use crate::output::ObjectRef;
 use crate::text::label_value;
@@ -170,6 +171,20 @@ impl<'a> Live<'a> {
             Self::Gateway(object) => &object.metadata,
             Self::HttpRoute(object) => &object.metadata,
             Self::TlsRoute(object) => &object.metadata,
+        }
+    }
+
+    /// Whether all that is `wanted` is in its `spec`.
+    pub(crate) fn spec_contains(self, wanted: &Value) -> bool {
+        match self {
+            Self::Namespace(object) => contains("spec", &object.spec, wanted),
+            Self::ReferenceGrant(object) => contains("spec", &object.spec, wanted),
+            Self::Certificate(object) => contains("spec", &object.spec, wanted),
+            Self::SecurityPolicy(object) => contains("spec", &object.spec, wanted),
+            Self::ListenerSet(object) => contains("spec", &object.spec, wanted),
+            Self::Gateway(object) => contains("spec", &object.spec, wanted),
+            Self::HttpRoute(object) => contains("spec", &object.spec, wanted),
+            Self::TlsRoute(object) => contains("spec", &object.spec, wanted),
         }
     }
 

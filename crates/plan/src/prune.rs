@@ -26,7 +26,7 @@ pub(crate) fn prune<'a>(view: &View<'a>, wanted: &Wanted<'_, '_>, staying: &BTre
         .all_live()
         .filter(|(kind, live)| is_made(*kind, *live))
         .map(|(kind, live)| (key_of(kind, live), live.maker()))
-        .filter(|(key, _)| !wanted.bodies.contains_key(key) && !wanted.kept.contains(key))
+        .filter(|(key, _)| !wanted.is_wanted(key) && !wanted.kept.contains(key))
         .collect();
     gone.sort_by(|(left, _), (right, _)| right.kind.cmp(&left.kind).then_with(|| left.cmp(right)));
     gone

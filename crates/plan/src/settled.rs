@@ -1,19 +1,17 @@
 //! What statuses are computed from, once it is settled who gets what and what is written.
 
-use std::collections::BTreeMap;
-
 use gateway_api::listenersets::ListenerSet;
 use jiff::{SignedDuration, Timestamp};
 use portreeve_api::ServiceReference;
-use serde_json::Value;
+use serde_json::json;
 
 use crate::acknowledgement::{is_answered, listener, set_entry, set_refusal};
 use crate::claim::GatewayName;
 use crate::condition::{Finding, Reason};
-use crate::differ::{Drift, contains};
 use crate::docket::Judgement;
 use crate::object::{Key, Kind, Live};
 use crate::view::View;
+use crate::wanted::Wanted;
 
 /// How long a controller may take to say anything about a new ListenerSet.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
@@ -22,8 +20,7 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 pub(crate) struct Settled<'s, 'a> {
     pub(crate) view: &'s View<'a>,
     pub(crate) judgement: &'s Judgement,
-    pub(crate) bodies: &'s BTreeMap<Key, Value>,
-    pub(crate) drifts: &'s BTreeMap<Key, Drift>,
+    pub(crate) wanted: &'s Wanted<'s, 'a>,
 }
 
 /// When to look again although nothing has changed.
@@ -51,20 +48,15 @@ impl Settled<'_, '_> {
     /// change, else as recorded, else the present one, which can only be later than the truth.
     pub(crate) fn entry_generation(&self, object: &Key, section: &str, recorded: Option<i64>) -> i64 {
         let Some(live) = self.view.live(object) else { return 1 };
-        let coming = self.drifts.get(object).map_or(0, |drift| drift.generation);
+        let coming = self.wanted.generation(object);
         let present = live.metadata().generation.unwrap_or_default();
         if coming == present || self.is_as_wanted(object, live, section) { recorded.unwrap_or(present) } else { coming }
     }
 
     fn is_as_wanted(&self, object: &Key, live: Live<'_>, section: &str) -> bool {
-        let entry = |object: &Value| {
-            let listeners = object["spec"]["listeners"].as_array()?;
-            listeners.iter().find(|listener| listener["name"] == section).cloned()
-        };
-        match (entry(&live.to_value()), self.bodies.get(object).and_then(entry)) {
-            (Some(there), Some(wanted)) => contains("", &there, &wanted),
-            _ => false,
-        }
+        let listeners = self.wanted.due(object).and_then(|body| body["spec"]["listeners"].as_array());
+        let wanted = listeners.into_iter().flatten().find(|listener| listener["name"] == section);
+        wanted.is_some_and(|wanted| live.spec_contains(&json!({ "listeners": [wanted] })))
     }
 
     /// What is wrong with a listener, and what is not known yet; nothing when it serves.
@@ -145,7 +137,7 @@ impl Settled<'_, '_> {
 
     /// The generation that a wanted object has once it is as wanted.
     pub(crate) fn generation(&self, key: &Key) -> i64 {
-        self.drifts.get(key).map_or(0, |drift| drift.generation)
+        self.wanted.generation(key)
     }
 }
 

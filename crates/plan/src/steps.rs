@@ -1,14 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-
 use crate::absent;
 use crate::app::{self, App, AppCase};
 use crate::body::CERTIFICATE_V1;
-use crate::differ::{Drift, differ};
 use crate::docket::{Docket, Judgement};
-use crate::object::{Key, Kind, OwnerIdentity};
-use crate::output::{Apply, ObjectRef, Plan, SecretCopy};
+use crate::object::{Kind, OwnerIdentity};
+use crate::output::{ObjectRef, Plan, SecretCopy};
 use crate::prune::{prune, released};
 use crate::settled::{Alarm, Settled};
 use crate::tenant::{self, Tenant, TenantCase};
@@ -21,13 +18,12 @@ pub fn plan(world: &World) -> Plan {
     let view = View::new(world);
     let (cases, judgement) = lower_and_arbitrate(&view);
     let (wanted, made) = render(&view, &cases, &judgement);
-    let drifts = differ(&view, &wanted.bodies);
     let gone = prune(&view, &wanted, &cases.staying());
-    let settled = Settled { view: &view, judgement: &judgement, bodies: &wanted.bodies, drifts: &drifts };
+    let settled = Settled { view: &view, judgement: &judgement, wanted: &wanted };
     let mut plan = status(&settled, &cases, &made);
     let farewells = farewells(&settled, &cases, &made);
     plan.guard = cases.unguarded(world);
-    plan.apply = applies(wanted.bodies, &drifts);
+    plan.apply = wanted.applies();
     plan.copies = cases.copies(&judgement);
     plan.delete = gone.iter().map(|(key, _)| key.object_ref(api_version(key.kind, world))).collect();
     plan.delete.extend(farewells.values().filter_map(|one| Some(one.certificate.as_ref()?.object_ref(CERTIFICATE_V1))));
@@ -96,15 +92,6 @@ fn farewells<'a>(settled: &Settled<'_, 'a>, cases: &Cases<'a>, made: &Made) -> B
         .zip(&made.apps)
         .map(|(case, rendered)| (case.app.identity().object_ref(), app::farewell(settled, case, rendered)));
     all.filter(|(_, farewell)| !farewell.is_empty()).collect()
-}
-
-fn applies(bodies: BTreeMap<Key, Value>, drifts: &BTreeMap<Key, Drift>) -> Vec<Apply> {
-    let due = bodies.into_iter().filter(|(key, _)| drifts.get(key).is_some_and(|drift| drift.due));
-    let apply = due.map(|(key, body)| {
-        let api_version = body["apiVersion"].as_str().unwrap_or_default();
-        Apply { object: key.object_ref(api_version), body }
-    });
-    apply.collect()
 }
 
 impl<'a> Cases<'a> {

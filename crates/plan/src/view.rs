@@ -15,7 +15,7 @@ use portreeve_api::names::{self, labels};
 use portreeve_api::{Certificate, ClusterIssuer, SecurityPolicy};
 
 use crate::claim::{GatewayName, OwnerKind};
-use crate::gateway::SharedGateway;
+use crate::gateway::{SharedGateway, gateways_behind};
 use crate::object::{Key, Kind, Live, Maker};
 use crate::world::World;
 
@@ -41,6 +41,8 @@ pub(crate) struct View<'a> {
     tls_routes_in: HashMap<&'a str, Vec<&'a TlsRoute>>,
     grants_in: HashMap<&'a str, Vec<&'a ReferenceGrant>>,
     policies_in: HashMap<&'a str, Vec<&'a SecurityPolicy>>,
+    /// The first Service of each Gateway's data plane; both by namespace and name.
+    data_planes: HashMap<(&'a str, &'a str), (&'a str, &'a str)>,
     /// Services that have an endpoint, by namespace and name.
     answering: BTreeSet<(&'a str, &'a str)>,
     /// Ports on which ListenerSets of others serve HTTP or HTTPS.
@@ -67,6 +69,7 @@ impl<'a> View<'a> {
             tls_routes_in: by_namespace(&world.tls_routes),
             grants_in: by_namespace(&world.reference_grants),
             policies_in: by_namespace(&world.security_policies),
+            data_planes: data_planes(world),
             answering: answering(world),
             foreign_http_ports: BTreeSet::new(),
         };
@@ -139,6 +142,11 @@ impl<'a> View<'a> {
 
     pub(crate) fn policies_in(&self, namespace: &str) -> &[&'a SecurityPolicy] {
         self.policies_in.get(namespace).map_or(&[], Vec::as_slice)
+    }
+
+    /// The Service of a Gateway's data plane, by namespace and name; of several the first.
+    pub(crate) fn data_plane(&self, namespace: &str, gateway: &str) -> Option<(&'a str, &'a str)> {
+        self.data_planes.get(&(namespace, gateway)).copied()
     }
 
     /// Whether a Service has a ready endpoint.
@@ -215,7 +223,7 @@ impl<'a> View<'a> {
     }
 }
 
-fn name_of<T: Resource>(object: &T) -> (&str, &str) {
+pub(crate) fn name_of<T: Resource>(object: &T) -> (&str, &str) {
     let metadata = object.meta();
     (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
 }
@@ -234,6 +242,17 @@ fn by_namespace<T: Resource>(objects: &[Arc<T>]) -> HashMap<&str, Vec<&T>> {
         list.sort_by_key(|object| name_of(*object));
     }
     all
+}
+
+fn data_planes(world: &World) -> HashMap<(&str, &str), (&str, &str)> {
+    let mut first = HashMap::new();
+    for service in &world.services {
+        let name = name_of(&**service);
+        for gateway in gateways_behind(service) {
+            first.entry(gateway).and_modify(|first| *first = name.min(*first)).or_insert(name);
+        }
+    }
+    first
 }
 
 /// The label by which an EndpointSlice names its Service.

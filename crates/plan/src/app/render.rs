@@ -96,7 +96,7 @@ impl Rendering<'_, '_, '_> {
         }
         let key = Key::new(Kind::ListenerSet, self.app.namespace, derived::listener_set(self.app.name));
         let metadata = self.metadata(labels::of_app_listeners(&label_value(self.app.name)), self.sni_patterns(case));
-        let body = body::object(&key, GATEWAY_API_V1, metadata, body::listener_set(&self.app.gateway, &listeners));
+        let body = body::object(&key, GATEWAY_API_V1, metadata, body::listener_set(&self.app.gateway, listeners));
         self.has_listener_set = self.add(key, body);
     }
 
@@ -111,7 +111,7 @@ impl Rendering<'_, '_, '_> {
         self.granted(web_case.claim)?;
         let secret = self.certificate_secret(web)?;
         let routes = body::routes_of_same_namespace(Kind::HttpRoute);
-        Some(body::https_listener(name, &hosts, web_case.port, &secret, &routes))
+        Some(body::https_listener(name, &hosts, web_case.port, &secret, routes))
     }
 
     fn certificate_secret(&self, web: &Web<'_>) -> Option<String> {

@@ -45,7 +45,10 @@ pub(crate) fn status(
         tcp: entries.into_iter().map(|entry| entry.status).collect(),
         https: report.https(),
         claims: report.claims(),
-        ..before.clone()
+        // Of these others decide.
+        gateway_ref: before.gateway_ref.clone(),
+        client_secret_ref: before.client_secret_ref.clone(),
+        auth_config_hash: before.auth_config_hash.clone(),
     };
     let write = (after != *before)
         .then(|| StatusWrite { object: about, status: serde_json::to_value(&after).unwrap_or_default() });
@@ -159,7 +162,7 @@ impl AppReport<'_, '_> {
     /// The app's ListenerSet, if it is wanted.
     pub(super) fn listener_set(&self) -> Option<Key> {
         let key = Key::new(Kind::ListenerSet, self.case.app.namespace, derived::listener_set(self.case.app.name));
-        self.settled.bodies.contains_key(&key).then_some(key)
+        self.settled.wanted.is_wanted(&key).then_some(key)
     }
 
     pub(super) fn recorded_https(&self, section: &str) -> Option<i64> {

@@ -161,8 +161,7 @@ impl<'a> Rendering<'_, '_, 'a> {
         let spec = body::certificate(&secret, &domain, &apps.cluster_issuer);
         if self.add(certificate.clone(), body::object(&certificate, CERTIFICATE_V1, self.metadata(), spec)) {
             let name = derived::apps_listener(self.tenant.name);
-            let entry =
-                body::https_listener(&name, &hosts, crate::gateway::HTTPS_PORT, &secret, &self.allowed_routes());
+            let entry = body::https_listener(&name, &hosts, crate::gateway::HTTPS_PORT, &secret, self.allowed_routes());
             self.rendered.entry = Some((apps.gateway(), entry));
         }
     }
