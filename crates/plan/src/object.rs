@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// The name of its CustomResourceDefinition; absent for what every API server knows.
+    /// The name of its CRD; absent for what every API server knows.
     fn crd(self) -> Option<&'static str> {
         match self {
             Self::Namespace => None,

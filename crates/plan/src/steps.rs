@@ -122,22 +122,23 @@ impl<'a> Cases<'a> {
 
     /// Those that are being deleted and wait for the contract's finalizer to go.
     fn leaving(&self) -> Vec<OwnerIdentity<'a>> {
-        let owners =
-            self.owners().filter(|(owner, is_leaving, finalizers)| *is_leaving && is_guarded(owner, finalizers));
+        let owners = self
+            .owners()
+            .filter(|(owner, is_leaving, finalizers)| *is_leaving && is_guarded(owner, finalizers.as_ref()));
         owners.map(|(owner, _, _)| owner).collect()
     }
 
     /// Those that stay and could go before what was made for them is gone.
     fn unguarded(&self, world: &World) -> Vec<ObjectRef> {
         let owners = self.owners().filter(|(owner, is_leaving, finalizers)| {
-            world.config.guard_deletion && !is_leaving && !is_guarded(owner, finalizers)
+            world.config.guard_deletion && !is_leaving && !is_guarded(owner, finalizers.as_ref())
         });
         owners.map(|(owner, _, _)| owner.object_ref()).collect()
     }
 }
 
-fn is_guarded(owner: &OwnerIdentity<'_>, finalizers: &Option<Vec<String>>) -> bool {
-    finalizers.iter().flatten().any(|finalizer| finalizer == owner.kind.finalizer())
+fn is_guarded(owner: &OwnerIdentity<'_>, finalizers: Option<&Vec<String>>) -> bool {
+    finalizers.into_iter().flatten().any(|finalizer| finalizer == owner.kind.finalizer())
 }
 
 fn api_version(kind: Kind, world: &World) -> &'static str {

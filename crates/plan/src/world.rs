@@ -51,7 +51,7 @@ pub struct World {
     pub reference_grants: Vec<Arc<ReferenceGrant>>,
     /// All Certificates.
     pub certificates: Vec<Arc<Certificate>>,
-    /// All ClusterIssuers.
+    /// Every `ClusterIssuer`.
     pub cluster_issuers: Vec<Arc<ClusterIssuer>>,
     /// All objects of the kind `SecurityPolicy`.
     pub security_policies: Vec<Arc<SecurityPolicy>>,

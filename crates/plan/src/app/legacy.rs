@@ -11,8 +11,10 @@ use portreeve_names::{HostPattern, Hostname};
 use serde_json::{Value, json};
 
 use super::App;
+use crate::acknowledgement::{gateway_entry, listener};
 use crate::body::GATEWAY_API_V1;
 use crate::claim::GatewayName;
+use crate::condition::Finding;
 use crate::object::{Key, Kind, Live};
 use crate::output::Patch;
 use crate::text::label_value;
@@ -168,6 +170,18 @@ impl LegacyEntry<'_> {
     /// Whether it serves this name.
     pub(crate) fn serves(&self, hostname: &Hostname) -> bool {
         is_name(self.listener.hostname.as_ref(), hostname)
+    }
+
+    /// Whether the gateway serves it, as far as it says.
+    pub(crate) fn is_programmed(&self, view: &View<'_>) -> bool {
+        self.broken(view).is_none()
+    }
+
+    /// What is wrong with it, or not known yet.
+    pub(crate) fn broken(&self, view: &View<'_>) -> Option<Finding> {
+        let section = &self.listener.name;
+        // Nobody records when an entry of the Gateway changed, so whatever was said of it counts.
+        listener(view.gateway(&self.gateway).and_then(|gateway| gateway_entry(gateway, section)), section, 0)
     }
 
     /// Whether no route depends on it.

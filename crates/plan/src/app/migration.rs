@@ -19,7 +19,7 @@ use super::conditions::is_tls;
 use super::legacy::{self, LegacyEntry};
 use super::status::AppReport;
 use super::{App, AppCase, CertificateSource, Rendered};
-use crate::acknowledgement::{Standing, gateway_entry, http_route_statuses, listener, route, set_entry, standing};
+use crate::acknowledgement::{Standing, http_route_statuses, route, set_entry, standing};
 use crate::condition::{Finding, Reason, foremost};
 use crate::gateway::SharedGateway;
 use crate::object::{Key, Kind, Live};
@@ -71,7 +71,8 @@ impl Crossing<'_, '_> {
     fn step(&self) -> Step {
         let served = format!("served by listener {} of Gateway {}", self.entry.listener.name, self.entry.gateway);
         if self.view.world.config.legacy_listeners == LegacyListeners::Keep {
-            let comes_back = !self.is_programmed() && self.has_own_listener();
+            // One that was put back by hand does not serve at once, and until then the present one is needed.
+            let comes_back = !self.entry.is_programmed(self.view) && self.has_own_listener();
             return if comes_back { Step::Attach } else { Step::Stay(Reason::LegacyListener.because(served)) };
         }
         if let Some(obstacle) = self.obstacle() {
@@ -85,13 +86,6 @@ impl Crossing<'_, '_> {
             return Step::Attach;
         }
         copy_of(self.view, self.app).map_or(Step::Issue, Step::Copy)
-    }
-
-    /// Whether the former listener serves by now: one that was put back by hand does not at once, and until then the
-    /// present one is needed.
-    fn is_programmed(&self) -> bool {
-        let section = &self.entry.listener.name;
-        listener(gateway_entry(self.gateway, section), section, 0).is_none()
     }
 
     fn has_own_listener(&self) -> bool {
@@ -277,9 +271,7 @@ impl AppReport<'_, '_> {
     /// `TLSReady` of an app that the former operator's listener serves.
     pub(super) fn on_legacy(&self, migration: &Migration<'_>, alarm: &mut Alarm) -> Finding {
         let section = &migration.entry.listener.name;
-        let gateway = self.settled.view.gateway(&migration.entry.gateway);
-        let broken = listener(gateway.and_then(|gateway| gateway_entry(gateway, section)), section, 0);
-        broken.unwrap_or_else(|| match &migration.step {
+        migration.entry.broken(self.settled.view).unwrap_or_else(|| match &migration.step {
             Step::Stay(why) => why.clone(),
             Step::Copy(copy) => {
                 migrating(format!("Secret {} is copied to namespace {}", copy.to.name, self.case.app.namespace))
@@ -303,7 +295,7 @@ impl AppReport<'_, '_> {
             waiting.map_or(Ok(()), |waiting| Err(migrating(waiting.message)))?;
         }
         let serves = self.new_listener_serves(migration, alarm)?;
-        self.routes_follow(serves)?;
+        self.routes_follow(migration, serves)?;
         match legacy::dependent_route(self.settled.view, app, &migration.entry, Some(&migration.hostname)) {
             Some(route) => Err(blocked(format!(
                 "HTTPRoute {route} is served by the former listener only: give it a parentRef to ListenerSet {}",
@@ -334,12 +326,13 @@ impl AppReport<'_, '_> {
         }
     }
 
-    /// The gateway has seen the routes with both parents; the new one counts once its listener serves.
-    fn routes_follow(&self, new_serves: bool) -> Result<(), Finding> {
+    /// The gateway has seen the routes with both parents; each counts as far as its listener serves.
+    fn routes_follow(&self, migration: &Migration<'_>, new_serves: bool) -> Result<(), Finding> {
         for (key, serving) in self.rendered.parents.iter().filter(|(key, _)| key.kind == Kind::HttpRoute) {
             let live = self.settled.view.http_route(&key.namespace, &key.name);
             let statuses = live.map(http_route_statuses).unwrap_or_default();
             let generation = self.settled.generation(key);
+            let serving = if migration.entry.is_programmed(self.settled.view) { &serving[..] } else { &[] };
             let coming = self.rendered.coming.get(key).filter(|_| new_serves).map_or(&[][..], Vec::as_slice);
             let waits = route(&statuses, serving, generation).or_else(|| route(&statuses, coming, generation));
             waits.map_or(Ok(()), |finding| Err(or_blocked(finding)))?;

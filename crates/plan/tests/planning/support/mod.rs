@@ -233,7 +233,7 @@ impl Cluster {
             self.guard(&key(owner));
         }
         for copy in &plan.copies {
-            self.copy(&key(&copy.from), key(&copy.to));
+            self.copy(&key(&copy.from), &key(&copy.to));
         }
         for apply in &plan.apply {
             let name = key(&apply.object);
@@ -261,9 +261,9 @@ impl Cluster {
     }
 
     /// As a shell does it: never over what is there.
-    fn copy(&mut self, from: &Name, to: Name) {
+    fn copy(&mut self, from: &Name, to: &Name) {
         let mut secret = self.objects[from].clone();
-        secret["metadata"] = json!({ "name": to.2, "namespace": to.1, "uid": uid(&to) });
+        secret["metadata"] = json!({ "name": to.2, "namespace": to.1, "uid": uid(to) });
         self.author(secret);
     }
 
