@@ -1,1 +1,31 @@
-//! Real parts for tests.
+//! Real parts for tests: etcd, the Kubernetes API server and its controllers, cert-manager, Envoy Gateway and Envoy, each
+//! cluster in network namespaces of its own, so that tests run side by side.
+//!
+//! A [`Bed`] is one cluster. It needs root, for network namespaces; without, and without the programs that
+//! `cargo xtask bed` installs, starting one fails and says so: no test is skipped.
+//!
+//! ```no_run
+//! # async fn test() -> anyhow::Result<()> {
+//! use portreeve_testkit::{Bed, Channel, fixtures};
+//!
+//! let bed = Bed::builder().with_controller_manager().gateway_api(Channel::Standard).start().await?;
+//! bed.apply(&fixtures::opted_in_namespace("team")).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod bed;
+mod envoy_gateway;
+pub mod fixtures;
+mod network;
+mod objects;
+mod part;
+mod pki;
+pub mod servers;
+mod slot;
+pub mod tls;
+
+pub use bed::{Bed, Builder, Channel, Part};
+pub use network::Host;
+pub use objects::{condition, eventually};
+pub use part::Running;

@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// May use every crate of the workspace.
-const UNLISTED: &[&str] = &["portreeve", "portreeve-testkit", "xtask"];
+const UNLISTED: &[&str] = &["portreeve", "portreeve-programs", "portreeve-testkit", "xtask"];
 
 /// Libraries that only some rooms may use, because they are what the others must not do.
 const GUARDED: &[(&str, &[&str])] = &[

@@ -1,6 +1,7 @@
 //! Tasks of the repository: `cargo xtask --help` lists them.
 
 mod arrows;
+mod bed;
 mod check;
 mod crds;
 mod run;
@@ -26,6 +27,14 @@ struct Arguments {
 enum Task {
     /// Run every test: unit, property, golden and end to end
     Test,
+    /// Install the real programs that tests start: Kubernetes, Envoy Gateway, Envoy, cert-manager, Helm
+    ///
+    /// They are built from pinned Go modules, once: about 17 minutes on two cores; needs Go 1.26 or newer.
+    Bed {
+        /// Also build this group, which no test starts
+        #[arg(value_name = "GROUP")]
+        also: Vec<String>,
+    },
     /// Run the static checks: formatting, lints, dependencies, documentation, arrows between crates
     Check,
     /// Write the definitions of our own kinds to `deploy/crds`
@@ -39,6 +48,7 @@ enum Task {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Test => test::run(),
+        Task::Bed { also } => bed::run(&also),
         Task::Check => check::run(),
         Task::Crds { check } => crds::run(check),
     }

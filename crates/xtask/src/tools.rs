@@ -1,16 +1,25 @@
 //! The programs that tests and checks need beside the Rust toolchain.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
+use portreeve_programs as programs;
 
 use crate::run::{cargo, step};
 
 const CARGO_DENY: &str = "0.20.2";
 
-/// Debian packages of the TLS and HTTP clients that the end-to-end tests drive, by the program that they bring.
-const CLIENTS: &[(&str, &str)] = &[("curl", "curl"), ("openssl", "openssl"), ("python3", "python3")];
+/// Debian packages of what the end-to-end tests drive: TLS and HTTP clients, and what makes and filters networks; by the
+/// program that they bring.
+const CLIENTS: &[(&str, &str)] = &[
+    ("curl", "curl"),
+    ("openssl", "openssl"),
+    ("python3", "python3"),
+    ("pip3", "python3-pip"),
+    ("ip", "iproute2"),
+    ("nft", "nftables"),
+];
 
 /// Installs the clients that are missing, where the system is a Debian and we may.
 pub(crate) fn ensure_clients() -> anyhow::Result<()> {
@@ -29,7 +38,7 @@ pub(crate) fn ensure_clients() -> anyhow::Result<()> {
 
 /// The path of cargo-deny, built once for each version.
 pub(crate) fn cargo_deny() -> anyhow::Result<PathBuf> {
-    let root = cache()?.join("tools").join(format!("cargo-deny-{CARGO_DENY}"));
+    let root = programs::cache()?.join("tools").join(format!("cargo-deny-{CARGO_DENY}"));
     let program = root.join("bin/cargo-deny");
     if !program.exists() {
         step(
@@ -38,17 +47,6 @@ pub(crate) fn cargo_deny() -> anyhow::Result<PathBuf> {
         )?;
     }
     Ok(program)
-}
-
-/// Where tools are kept between runs, outside the clone.
-fn cache() -> anyhow::Result<PathBuf> {
-    match (std::env::var_os("PORTREEVE_CACHE"), std::env::var_os("HOME")) {
-        (Some(cache), _) => Ok(cache.into()),
-        (None, Some(home)) => Ok(Path::new(&home).join(".cache/portreeve")),
-        (None, None) => {
-            anyhow::bail!("neither PORTREEVE_CACHE nor HOME is set: set one to a folder that may be written")
-        }
-    }
 }
 
 fn is_on_path(program: &str) -> bool {

@@ -1,0 +1,176 @@
+//! Envoy Gateway with the Envoy that it starts, both as processes of the host `gateway`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use anyhow::ensure;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use portreeve_programs::ENVOY_VERSION;
+use serde_json::json;
+
+use crate::bed::Bed;
+use crate::fixtures;
+use crate::objects::condition;
+
+/// Where Envoy Gateway's Secrets and a Gateway's data plane are.
+pub(crate) const NAMESPACE: &str = "envoy-gateway-system";
+
+/// Runs a program with a folder as `/certs`, which Envoy Gateway cannot be told to look for elsewhere, in a mount namespace of
+/// its own, so that nothing is made on the machine. The arguments are the folder, then the program with its arguments.
+const WITH_CERTIFICATES: &str = r#"set -e
+mount -t tmpfs tmpfs /mnt
+for entry in /*; do
+  if [ "$entry" = /mnt ]; then continue; fi
+  if [ -L "$entry" ]; then cp -P "$entry" /mnt/
+  elif [ -d "$entry" ]; then mkdir "/mnt$entry"; mount --rbind "$entry" "/mnt$entry"; fi
+done
+mkdir -p /mnt/certs
+mount --bind "$1" /mnt/certs
+shift
+exec chroot /mnt "$@""#;
+
+/// The class, its parameters, and the certificates that Envoy Gateway and Envoy prove themselves to each other with.
+pub(crate) async fn prepare(bed: &Bed) -> anyhow::Result<()> {
+    bed.apply(&fixtures::namespace(NAMESPACE)).await?;
+    bed.apply(&class()).await?;
+    let folder = bed.folder().join("envoy-gateway");
+    let envoy = folder.join("data/envoy-versions").join(ENVOY_VERSION).join("bin");
+    fs::create_dir_all(&envoy)?;
+    std::os::unix::fs::symlink(portreeve_programs::find("envoy")?, envoy.join("envoy"))?;
+    fs::write(folder.join("config.yaml"), configuration(bed).to_string())?;
+
+    let mut certgen = envoy_gateway(bed)?;
+    certgen.args(["certgen", "--disable-topology-injector"]);
+    let output = tokio::task::spawn_blocking(move || certgen.output()).await??;
+    ensure!(output.status.success(), "envoy-gateway certgen failed: {}", String::from_utf8_lossy(&output.stderr));
+    let secrets: Api<Secret> = Api::namespaced(bed.client(), NAMESPACE);
+    for (name, target) in [("envoy-gateway", "certs"), ("envoy", "config/certs/envoy")] {
+        let secret = secrets.get(name).await?;
+        let target = folder.join(target);
+        fs::create_dir_all(&target)?;
+        for (file, ByteString(content)) in secret.data.unwrap_or_default() {
+            fs::write(target.join(file), content)?;
+        }
+    }
+    Ok(())
+}
+
+/// The server, which starts one Envoy for each Gateway.
+pub(crate) fn command(bed: &Bed) -> anyhow::Result<Command> {
+    let server = envoy_gateway(bed)?;
+    let folder = bed.folder().join("envoy-gateway");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", WITH_CERTIFICATES, "sh"]).arg(folder.join("certs"));
+    command.arg(server.get_program()).args(server.get_args()).arg("server").arg("--config-path");
+    command.arg(folder.join("config.yaml"));
+    command.envs(server.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    for (name, _) in server.get_envs().filter(|(_, value)| value.is_none()) {
+        command.env_remove(name);
+    }
+    Ok(command)
+}
+
+/// Where the server listens for its Envoys once it has started.
+pub(crate) fn xds_address(bed: &Bed) -> anyhow::Result<SocketAddr> {
+    bed.gateway_address(18000)
+}
+
+/// Waits until Envoy Gateway has taken its class.
+pub(crate) async fn accept_class(bed: &Bed) -> anyhow::Result<()> {
+    let accepted = |class: &serde_json::Value| condition(class, "Accepted") == Some("True");
+    bed.wait_for("gateway.networking.k8s.io/v1", "GatewayClass", "envoy-gateway", "is accepted", accepted).await?;
+    Ok(())
+}
+
+impl Bed {
+    /// Makes what a cluster with nodes would have for a Gateway of Envoy Gateway: a Service with an address, a workload that is
+    /// available, and its Pod, all at the host `gateway`. Only then does Envoy Gateway write an address to the Gateway and say
+    /// that it is programmed.
+    ///
+    /// Envoy binds the listeners' own ports there; two Gateways in one bed must not share a port.
+    pub async fn publish_gateway(&self, namespace: &str, name: &str, ports: &[u16]) -> anyhow::Result<()> {
+        let labels = BTreeMap::from([
+            ("app.kubernetes.io/name", "envoy"),
+            ("app.kubernetes.io/component", "proxy"),
+            ("app.kubernetes.io/managed-by", "envoy-gateway"),
+            ("gateway.envoyproxy.io/owning-gateway-namespace", namespace),
+            ("gateway.envoyproxy.io/owning-gateway-name", name),
+        ]);
+        let address = self.host("gateway")?.address();
+        let object = format!("envoy-{namespace}-{name}");
+        let metadata = json!({"name": object, "namespace": NAMESPACE, "labels": labels});
+        let containers = json!([{"name": "envoy", "image": format!("envoy:{ENVOY_VERSION}")}]);
+        let ports: Vec<_> = ports.iter().map(|port| json!({"name": format!("tcp-{port}"), "port": port})).collect();
+        let specs = [
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
+                "spec": {"type": "LoadBalancer", "selector": labels, "ports": ports}}),
+            json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata,
+                "spec": {"selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}}}),
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}),
+        ];
+        let statuses = [
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
+                "status": {"loadBalancer": {"ingress": [{"ip": address}]}}}),
+            json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata,
+                "status": {"currentNumberScheduled": 1, "desiredNumberScheduled": 1, "numberMisscheduled": 0,
+                    "numberReady": 1, "numberAvailable": 1}}),
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+                "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+                    "conditions": [{"type": "Ready", "status": "True"}]}}),
+        ];
+        for spec in specs {
+            self.apply(&spec.to_string()).await?;
+        }
+        for status in statuses {
+            self.apply_status(&status.to_string()).await?;
+        }
+        Ok(())
+    }
+}
+
+fn envoy_gateway(bed: &Bed) -> anyhow::Result<Command> {
+    let mut command = bed.host("gateway")?.command(portreeve_programs::find("envoy-gateway")?);
+    command.env("ENVOY_GATEWAY_NAMESPACE", NAMESPACE).env("KUBECONFIG", bed.kubeconfig()).env("HOME", bed.folder());
+    Ok(command)
+}
+
+fn class() -> String {
+    format!(
+        "\
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: EnvoyProxy
+metadata: {{name: envoy, namespace: {NAMESPACE}}}
+spec: {{provider: {{type: Host, host: {{envoyVersion: {ENVOY_VERSION}}}}}}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {{name: envoy-gateway}}
+spec:
+  controllerName: gateway.envoyproxy.io/gatewayclass-controller
+  parametersRef: {{group: gateway.envoyproxy.io, kind: EnvoyProxy, name: envoy, namespace: {NAMESPACE}}}
+"
+    )
+}
+
+fn configuration(bed: &Bed) -> serde_json::Value {
+    let folder = bed.folder().join("envoy-gateway");
+    json!({
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": "EnvoyGateway",
+        "gateway": {"controllerName": "gateway.envoyproxy.io/gatewayclass-controller"},
+        "provider": {"type": "Custom", "custom": {
+            "resource": {"type": "Kubernetes", "kubernetes": {"leaderElection": {"disable": true}}},
+            "infrastructure": {"type": "Host", "host": {
+                "configHome": folder.join("config"),
+                "dataHome": folder.join("data"),
+                "stateHome": folder.join("state"),
+                "runtimeDir": folder.join("run"),
+            }},
+        }},
+    })
+}

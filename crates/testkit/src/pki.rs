@@ -1,0 +1,46 @@
+//! The keys and certificates of a bed's API server.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+
+/// Files in one folder, and the authority's certificate as text.
+#[derive(Debug)]
+pub(crate) struct Pki {
+    folder: PathBuf,
+    /// The authority that signed the API server's certificate, as PEM.
+    pub(crate) authority: String,
+}
+
+impl Pki {
+    /// Makes an authority, the API server's certificate for `addresses`, and the key that signs the tokens of service accounts.
+    pub(crate) fn create(folder: &Path, addresses: &[Ipv4Addr]) -> anyhow::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let authority_key = KeyPair::generate()?;
+        let mut authority = CertificateParams::default();
+        authority.distinguished_name.push(DnType::CommonName, "test bed");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority_pem = authority.self_signed(&authority_key)?.pem();
+
+        let key = KeyPair::generate()?;
+        let mut server = CertificateParams::new(vec!["localhost".to_owned(), "kubernetes.default.svc".to_owned()])?;
+        server.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress((*address).into())));
+        let server = server.signed_by(&key, &Issuer::new(authority, authority_key))?;
+
+        let pki = Self { folder: folder.to_owned(), authority: authority_pem };
+        fs::write(pki.path("ca.crt"), &pki.authority)?;
+        fs::write(pki.path("server.crt"), server.pem())?;
+        fs::write(pki.path("server.key"), key.serialize_pem())?;
+        let service_accounts = KeyPair::generate()?;
+        fs::write(pki.path("service-account.key"), service_accounts.serialize_pem())?;
+        fs::write(pki.path("service-account.pub"), service_accounts.public_key_pem())?;
+        Ok(pki)
+    }
+
+    /// The path of one of the files: `ca.crt`, `server.crt`, `server.key`, `service-account.key`, `service-account.pub`.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+}

@@ -1,0 +1,88 @@
+//! Certificates and TLS clients for tests.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// A self-signed certificate with its key, as a dask scheduler has: server, client and authority in one.
+#[derive(Debug)]
+pub struct Identity {
+    certificate: rcgen::Certificate,
+    key: rcgen::KeyPair,
+}
+
+impl Identity {
+    /// Makes one for these names.
+    pub fn new(names: &[&str]) -> anyhow::Result<Self> {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key = rcgen::KeyPair::generate()?;
+        Ok(Self { certificate: rcgen::CertificateParams::new(names)?.self_signed(&key)?, key })
+    }
+
+    /// The certificate as the other side of a connection sees it.
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        self.certificate.der()
+    }
+
+    /// The certificate as PEM.
+    pub fn certificate_pem(&self) -> String {
+        self.certificate.pem()
+    }
+
+    /// The key as PEM.
+    pub fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    /// A server that shows this certificate; with `require_client`, to clients only that show the same one.
+    pub fn server(&self, require_client: bool) -> anyhow::Result<ServerConfig> {
+        let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?;
+        let builder = if require_client {
+            let provider = Arc::new(aws_lc_rs::default_provider());
+            builder.with_client_cert_verifier(
+                WebPkiClientVerifier::builder_with_provider(Arc::new(self.roots()?), provider).build()?,
+            )
+        } else {
+            builder.with_no_client_auth()
+        };
+        Ok(builder.with_single_cert(vec![self.certificate().clone()], self.key())?)
+    }
+
+    /// A client that trusts a server with this certificate only, and shows it itself when asked.
+    pub fn client(&self) -> anyhow::Result<ClientConfig> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?;
+        Ok(builder
+            .with_root_certificates(self.roots()?)
+            .with_client_auth_cert(vec![self.certificate().clone()], self.key())?)
+    }
+
+    fn roots(&self) -> anyhow::Result<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate().clone())?;
+        Ok(roots)
+    }
+
+    fn key(&self) -> PrivateKeyDer<'static> {
+        PrivatePkcs8KeyDer::from(self.key.serialize_der()).into()
+    }
+}
+
+/// Shakes hands over a connection, asking for `name`.
+pub async fn handshake(
+    client: ClientConfig,
+    name: &str,
+    connection: TcpStream,
+) -> anyhow::Result<TlsStream<TcpStream>> {
+    let asked = ServerName::try_from(name.to_owned())?;
+    let connected = TlsConnector::from(Arc::new(client)).connect(asked, connection).await;
+    connected.with_context(|| format!("no TLS with {name}"))
+}
