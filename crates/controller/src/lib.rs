@@ -1,1 +1,26 @@
-//! The cluster shell.
+//! The cluster shell: what is known of a cluster goes into the planner, and what the planner says is written.
+//!
+//! Room rule: it decides nothing. What is wanted, refused or told comes from [`portreeve_plan::plan`]; here is only how the
+//! cluster is read and written, and when.
+//!
+//! Read `engine` first: it is the loop. `reflect` is what is known, `gather` makes it what decisions read, `execute` writes,
+//! `lease` says who may, and `admin` answers those who run it.
+
+mod admin;
+mod engine;
+mod execute;
+mod gather;
+mod jitter;
+pub mod lease;
+mod permissions;
+mod reflect;
+mod run;
+mod tasks;
+mod text;
+
+pub use admin::{CertificateSource, NoCertificate};
+pub use engine::EngineError;
+pub use permissions::{Duties, Rule, cluster_rules, lease_rules, metrics_rules};
+pub use reflect::kind;
+pub use run::{Fault, MetricsServer, Settings, run};
+pub use tasks::TaskEnded;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::object::{Key, Kind, Live, Maker, OwnerIdentity};
 use crate::view::View;
 use crate::wanted::Wanted;
+use crate::world::Absent;
 
 /// An object to delete, and who it was made for.
 pub(crate) type Gone<'a> = (Key, Maker<'a>);
@@ -12,10 +13,13 @@ pub(crate) type Gone<'a> = (Key, Maker<'a>);
 /// Objects that were made for an owner and that no owner wants any more. Routes come first, so that no request meets
 /// half of what is going.
 ///
+/// What was made for an owner that cannot be read stays: nobody knows what it wants now.
+///
 /// `staying` are the uids of the owners that exist and are not being deleted. A Namespace takes everything in it along,
 /// so it goes only with the Tenant that it was made for.
 pub(crate) fn prune<'a>(view: &View<'a>, wanted: &Wanted<'_, '_>, staying: &BTreeSet<&str>) -> Vec<Gone<'a>> {
     let is_made = |kind: Kind, live: Live<'_>| match live.maker() {
+        maker if is_of_absent(view, &maker, live) => false,
         Maker::Uid(_, uid) if kind == Kind::Namespace => !staying.contains(uid),
         // An app's own controller may make the app the controller of routes that are not ours.
         Maker::Uid(..) => live.bears_our_mark() || live.is_policy_of_its_app(),
@@ -32,6 +36,14 @@ pub(crate) fn prune<'a>(view: &View<'a>, wanted: &Wanted<'_, '_>, staying: &BTre
     gone
 }
 
+fn is_of_absent(view: &View<'_>, maker: &Maker<'_>, live: Live<'_>) -> bool {
+    let namespace = live.metadata().namespace.as_deref().unwrap_or_default();
+    view.world.absent.iter().any(|Absent { owner, uid, .. }| {
+        let uid = uid.as_deref().unwrap_or_default();
+        maker.is(OwnerIdentity { kind: owner.kind, namespace: &owner.namespace, name: &owner.name, uid }, namespace)
+    })
+}
+
 /// Those of `leaving` of which nothing has to be deleted any more.
 pub(crate) fn released<'l, 'a>(gone: &[Gone<'_>], leaving: &'l [OwnerIdentity<'a>]) -> Vec<&'l OwnerIdentity<'a>> {
     let is_left = |owner: &OwnerIdentity<'_>| gone.iter().any(|(key, maker)| maker.is(*owner, &key.namespace));
@@ -41,4 +53,39 @@ pub(crate) fn released<'l, 'a>(gone: &[Gone<'_>], leaving: &'l [OwnerIdentity<'a
 fn key_of(kind: Kind, live: Live<'_>) -> Key {
     let metadata = live.metadata();
     Key::new(kind, metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use crate::claim::{Owner, OwnerKind};
+    use crate::{Absent, World, plan};
+
+    #[test]
+    fn what_was_made_for_an_owner_that_cannot_be_read_stays() {
+        let route = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+            "metadata": {
+                "name": "web-route", "namespace": "shop", "uid": "2",
+                "labels": {
+                    "app.kubernetes.io/name": "nebariapp", "app.kubernetes.io/instance": "web",
+                    "app.kubernetes.io/managed-by": "nebari-operator",
+                },
+                "ownerReferences": [{
+                    "apiVersion": "reconcilers.nebari.dev/v1", "kind": "NebariApp", "name": "web", "uid": "1",
+                    "controller": true,
+                }],
+            },
+            "spec": {},
+        });
+        let route = Arc::new(serde_json::from_value(route).unwrap());
+        let mut world = World { http_routes: vec![route], ..World::default() };
+        assert_eq!(plan(&world).delete.len(), 1, "its owner is gone");
+        let owner = Owner { kind: OwnerKind::NebariApp, namespace: "shop".into(), name: "web".into(), created: None };
+        world.absent.push(Absent { owner, uid: Some("1".to_owned()), grants: Vec::new() });
+        assert!(plan(&world).is_empty());
+    }
 }

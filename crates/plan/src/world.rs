@@ -67,6 +67,8 @@ pub struct World {
 pub struct Absent {
     /// Who it is.
     pub owner: Owner,
+    /// Its uid, where that is known: what was made for it stays.
+    pub uid: Option<String>,
     /// What it was granted.
     pub grants: Vec<Claim>,
 }

@@ -2,6 +2,8 @@
 
 #![expect(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
 
+mod controller;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +14,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use portreeve_attach::{Classes, Settings};
 use portreeve_names::HostPattern;
 use portreeve_plan::{Config, TenantApi, TenantApps, Zone};
+
+pub use controller::{ControllerArgs, ElectionArgs, ExperimentalVersion, Migration, ServerArgs, UnusedArgs};
 
 use crate::exit;
 use crate::input::{CONTROLLER_NAME, Input};
@@ -45,6 +49,9 @@ pub enum Command {
     /// Say where a connection or request goes, and if nowhere, why and what to change
     #[command(after_help = TRACE_EXAMPLES)]
     Trace(TraceArgs),
+    /// Run in a cluster, in place of the NebariApp operator
+    #[command(after_help = controller::EXAMPLES)]
+    Controller(ControllerArgs),
 }
 
 const DEMO_EXAMPLES: &str = "\

@@ -16,6 +16,7 @@ pub mod demo;
 pub mod exit;
 pub mod input;
 pub mod kinds;
+pub mod log;
 pub mod manifest;
 pub mod offline;
 mod open_files;

@@ -1,25 +1,20 @@
 //! The `portreeve` binary: see `portreeve --help`.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
 use portreeve::cli::{Command, RawArgs};
-use portreeve::commands::{exit_of, plan, trace, up};
+use portreeve::commands::{controller, exit_of, plan, trace, up};
 use portreeve::demo;
 use portreeve::exit::Exit;
+use portreeve::log;
 use portreeve::output::say;
 use tokio::runtime::Runtime;
-use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     let arguments = RawArgs::parse();
-    // Libraries speak up on standard error; RUST_LOG says how much.
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    let is_terminal = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal);
-    log.log_internal_errors(false).init();
+    log::start(&arguments.command);
     match run(arguments.command) {
         Ok(exit) => exit.into(),
         Err(error) => {
@@ -38,6 +33,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Up(arguments) => serve(up::run(arguments)),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Trace(arguments) => trace::run(arguments),
+        Command::Controller(arguments) => serve(controller::run(arguments)),
     }
 }
 

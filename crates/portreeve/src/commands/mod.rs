@@ -1,5 +1,6 @@
 //! What each command does with what the library can.
 
+pub mod controller;
 pub mod plan;
 pub mod trace;
 pub mod up;
@@ -34,7 +35,11 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
         BadArguments::State(_) => Exit::Unable,
         BadArguments::Twice(_) => Exit::BadInput,
     });
-    offline.or(start).or(question).or(arguments).unwrap_or(Exit::Unable)
+    let controller = error.downcast_ref::<portreeve_controller::Fault>().map(|error| match error {
+        portreeve_controller::Fault::Listen { .. } | portreeve_controller::Fault::Certificate(_) => Exit::Unable,
+        portreeve_controller::Fault::Engine(_) | portreeve_controller::Fault::Task(_) => Exit::Fault,
+    });
+    offline.or(start).or(controller).or(question).or(arguments).unwrap_or(Exit::Unable)
 }
 
 /// The table of owners.

@@ -308,7 +308,7 @@ fn absent_owner(key: &str, grants: &Value) -> Option<Absent> {
         _ => return None,
     };
     let owner = Owner { kind, namespace: namespace.into(), name: name.into(), created: None };
-    Some(Absent { owner, grants: serde_json::from_value(grants.clone()).ok()? })
+    Some(Absent { owner, uid: None, grants: serde_json::from_value(grants.clone()).ok()? })
 }
 
 /// Whether a body has no field to own: its applier lets go of the object.

@@ -1,0 +1,134 @@
+//! One round: gather, plan, prepare, write, and take in what became of it.
+
+use std::time::{Duration, Instant};
+
+use portreeve_plan::{Event, Plan, World, plan};
+
+use super::{Done, Engine, EngineError, Work};
+use crate::admin::metrics::KindCount;
+use crate::execute::{Answer, Failure, Outcome, Request, Write, key, prepare, record};
+use crate::gather::{gather, not_ready};
+use crate::jitter::jitter;
+use crate::reflect::kind::Kind;
+use crate::reflect::{Object, read};
+
+/// The reason of the event that tells an owner that something of it cannot be written.
+const WRITE_REFUSED: &str = "WriteRefused";
+
+impl Engine {
+    /// Decides, on a thread where that holds nobody up.
+    pub(super) fn plan(&mut self) -> Work {
+        self.pace.started();
+        self.cache.forget_touched();
+        let world = gather(&self.cache, &self.setup.config, self.reflectors.served(&self.cache), (self.setup.clock)());
+        self.count(&world);
+        Box::pin(async move {
+            let deciding = tokio::task::spawn_blocking(move || {
+                let start = Instant::now();
+                let plan = plan(&world);
+                (Box::new(plan), start.elapsed())
+            });
+            let (plan, took) = deciding.await.map_err(|error| EngineError::Plan(error.to_string()))?;
+            Ok(Done::Planned(plan, took))
+        })
+    }
+
+    fn count(&self, world: &World) {
+        let counts = self.cache.stores().map(|(kind, store)| KindCount {
+            kind: Kind::of(kind).kind,
+            objects: store.entries().len(),
+            unreadable: store.entries().filter(|(_, entry)| matches!(entry.object, Object::Unreadable(_))).count(),
+        });
+        self.setup.metrics.known(&counts.collect::<Vec<_>>());
+        self.setup.metrics.not_ready(not_ready(world));
+    }
+
+    /// Sends what the plan says and nothing has failed with just now.
+    pub(super) fn write(&mut self, plan: Plan, took: Duration) -> Option<Work> {
+        let now = Instant::now();
+        self.setup.metrics.planned(took);
+        self.pace.planned(took, now);
+        let wake_at = plan.wake_at.map(|at| at.duration_since((self.setup.clock)()));
+        self.pace.wake_at(wake_at.map(|left| now + Duration::try_from(left).unwrap_or_default()));
+        let (stages, news) = prepare(plan, &self.cache);
+        let stages = self.retries.filter(stages, now);
+        self.setup.metrics.waiting(self.retries.waiting());
+        self.pace.wake_at(self.retries.next_due());
+        self.tell(news);
+        if stages.is_empty() {
+            return None;
+        }
+        let executor = self.executor.clone();
+        Some(Box::pin(async move { Ok(Done::Wrote(executor.run(stages).await)) }))
+    }
+
+    /// Takes in what became of the writes.
+    pub(super) fn wrote(&mut self, outcomes: Vec<Outcome>) {
+        let (now, mut unavailable) = (Instant::now(), None);
+        for Outcome { write, result } in outcomes {
+            let said = result.as_ref().map_or_else(Failure::as_str, |_| "ok");
+            self.setup.metrics.wrote(&write.object.kind, write.verb.as_str(), said);
+            match result {
+                Ok(answer) => self.succeeded(write, answer, now),
+                Err(Failure::Unavailable(message)) => unavailable = Some(message),
+                Err(Failure::Stopped) => self.pace.changed(now),
+                Err(failure) => self.failed(&write, failure, now),
+            }
+        }
+        self.note_availability(unavailable, now);
+        self.setup.metrics.waiting(self.retries.waiting());
+        self.pace.wake_at(self.retries.next_due());
+    }
+
+    fn succeeded(&mut self, write: Write, answer: Answer, now: Instant) {
+        let Some(kind) = Kind::find(&write.object.api_version, &write.object.kind) else { return };
+        let answer = match answer {
+            Answer::Object(object) => Some(read(kind, *object)),
+            Answer::Deleted => None,
+        };
+        if self.retries.succeeded(&write, answer.as_ref().map(|(_, entry)| entry.revision)) {
+            tracing::warn!(object = %write.object, verb = write.verb.as_str(), "a write changed nothing and is not repeated");
+        }
+        let changed = self.cache.store_mut(kind.name).is_some_and(|store| match (answer, &write.request) {
+            (Some((key, entry)), _) => store.wrote(key, entry),
+            (None, Request::Delete { uid, .. }) => store.deleted(key(&write.object), uid),
+            (None, _) => false,
+        });
+        if changed {
+            self.pace.changed(now);
+        }
+        self.tell(write.events);
+    }
+
+    fn failed(&mut self, write: &Write, failure: Failure, now: Instant) {
+        let text = failure.to_string();
+        if self.retries.failed(write, failure, now, jitter) {
+            let (object, verb) = (&write.object, write.verb.as_str());
+            tracing::warn!(%object, verb, "the API server refuses a write: {text}");
+            let message = format!("cannot {verb} {object}: {text}");
+            let about = write.owner.clone().unwrap_or_else(|| object.clone());
+            self.tell(vec![Event { about, warning: true, reason: WRITE_REFUSED.to_owned(), message }]);
+        }
+    }
+
+    fn note_availability(&mut self, unavailable: Option<String>, now: Instant) {
+        match (&unavailable, &self.unavailable) {
+            (Some(message), None) => tracing::warn!("the API server does not take writes: {message}"),
+            (None, Some(_)) => tracing::info!("the API server takes writes again"),
+            _ => {}
+        }
+        match unavailable {
+            Some(_) => self.pace.unavailable(now, jitter),
+            None => self.pace.available(),
+        }
+        self.unavailable = unavailable;
+    }
+
+    fn tell(&mut self, events: Vec<Event>) {
+        for event in events {
+            tracing::info!(about = %event.about, reason = event.reason, "{}", event.message);
+            let event = record(&event, &self.cache, (self.setup.clock)());
+            self.recorder.send(event);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The Secrets that are watched one by one: those that owners name and that are not of type `kubernetes.io/tls`.
+
+use std::collections::BTreeSet;
+
+use portreeve_api::names::{nebari_app, tenant};
+
+use super::cache::{Cache, Store};
+use super::kind::{KindName, Typed};
+use super::{Key, Object};
+
+/// The most that are watched one by one, since each costs a connection. Owners beyond that are told that theirs is not
+/// there.
+pub(crate) const MOST: usize = 500;
+
+/// The Secrets that owners name, without those that are watched anyway; at most [`MOST`].
+pub(crate) fn needed(cache: &Cache) -> BTreeSet<Key> {
+    let owners = [KindName::NebariApp, KindName::Tenant].into_iter().filter_map(|kind| cache.store(kind));
+    let named = owners.flat_map(Store::entries).flat_map(|(key, entry)| match &entry.object {
+        Object::Readable(typed) => named(key, typed),
+        Object::Unreadable(_) => Vec::new(),
+    });
+    named.filter(|key| cache.get(KindName::Secret, key).is_none()).take(MOST).collect()
+}
+
+fn named(key: &Key, owner: &Typed) -> Vec<Key> {
+    let in_namespace = |namespace: &str, name: String| Key { namespace: namespace.to_owned(), name };
+    match owner {
+        Typed::NebariApp(app) => {
+            let tls = app.spec.routing.as_ref().and_then(|routing| routing.tls.as_ref()?.secret_name.clone());
+            let signs_in = app.spec.auth.as_ref().is_some_and(|auth| auth.enabled);
+            let client = signs_in.then(|| nebari_app::oidc_client_secret(&key.name));
+            tls.into_iter().chain(client).map(|name| in_namespace(&key.namespace, name)).collect()
+        }
+        Typed::Tenant(found) => {
+            let namespace = found.spec.target_namespace.clone().unwrap_or_else(|| tenant::default_namespace(&key.name));
+            vec![in_namespace(&namespace, tenant::kubeconfig_secret(&key.name))]
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,274 @@
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use portreeve_controller::lease::{NEBARI_LEASE, TENANTS_LEASE};
+use portreeve_controller::{CertificateSource, MetricsServer};
+use portreeve_plan::{Config, LegacyListeners, TlsRouteVersion};
+
+use super::{LogFormat, ZoneArg, given};
+
+/// `after_help` of `controller`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  portreeve controller --leader-elect
+  portreeve controller --kubeconfig ~/.kube/config --cluster-issuer letsencrypt --zone '*.team.example.com=team'
+
+It reads the cluster that KUBECONFIG names, or the one in which it runs. It takes the flags of the NebariApp operator, and
+holds the leases of that operator while it writes, so that the two never run side by side.";
+
+/// Arguments of `controller`.
+#[derive(Debug, Args)]
+pub struct ControllerArgs {
+    /// The cluster [default: what KUBECONFIG names, else ~/.kube/config, else the cluster in which this runs]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How to print what happens, on standard error
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// ClusterIssuer of apps' certificates; empty: apps share the Gateway's HTTPS listener
+    #[arg(long, value_name = "NAME", env = "TLS_CLUSTER_ISSUER_NAME", default_value = "", hide_default_value = true)]
+    pub cluster_issuer: String,
+    /// Names that only some namespaces may claim (none: nobody may); may be given more than once
+    #[arg(long, value_name = "NAMES=[NAMESPACE,…]")]
+    pub zone: Vec<ZoneArg>,
+    /// Version of TLSRoute to use where v1 is not served; without it there are no TLSRoutes then
+    #[arg(long, value_enum)]
+    pub tls_route_version: Option<ExperimentalVersion>,
+    /// Move apps from the listeners that the former operator put on the shared Gateways to their own
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value = "off")]
+    pub migrate_legacy_listeners: Migration,
+    /// Who may write.
+    #[command(flatten)]
+    pub election: ElectionArgs,
+    /// What may be asked.
+    #[command(flatten)]
+    pub servers: ServerArgs,
+    /// What only the operator that is replaced needs.
+    #[command(flatten)]
+    pub unused: UnusedArgs,
+}
+
+/// Who may write.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Leader election")]
+pub struct ElectionArgs {
+    /// Write only while the leases of the operators that Portreeve replaces are held
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false",
+        value_parser = truth, action = clap::ArgAction::Set, hide_possible_values = true)]
+    pub leader_elect: bool,
+    /// Where the leases are [default: the namespace in which this runs]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
+}
+
+/// What may be asked.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Health and metrics")]
+pub struct ServerArgs {
+    /// Where /healthz and /readyz are served; 0: nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
+    pub health_probe_bind_address: String,
+    /// Where /metrics is served; 0: nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = "0")]
+    pub metrics_bind_address: String,
+    /// Serve /metrics over HTTPS, and only to those whom the API server lets get it
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true",
+        value_parser = truth, action = clap::ArgAction::Set, hide_possible_values = true)]
+    pub metrics_secure: bool,
+    /// Folder of the certificate for /metrics [default: one that nobody else signed, made at each start]
+    #[arg(long, value_name = "DIR")]
+    pub metrics_cert_path: Option<PathBuf>,
+    /// Its certificate
+    #[arg(long, value_name = "FILE", default_value = "tls.crt")]
+    pub metrics_cert_name: String,
+    /// Its key
+    #[arg(long, value_name = "FILE", default_value = "tls.key")]
+    pub metrics_cert_key: String,
+}
+
+/// Flags of the operator that is replaced, which are taken so that its Deployment can be kept.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Compatibility")]
+pub struct UnusedArgs {
+    /// How much to log: debug, info, error, or a number (RUST_LOG says it more finely)
+    #[arg(long, value_name = "LEVEL")]
+    pub zap_log_level: Option<String>,
+    /// Same as --zap-log-level=debug
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false",
+        value_parser = truth, action = clap::ArgAction::Set, hide = true)]
+    pub zap_devel: bool,
+    /// Ignored; see --log-format
+    #[arg(long, hide = true)]
+    pub zap_encoder: Option<String>,
+    /// Ignored
+    #[arg(long, hide = true)]
+    pub zap_stacktrace_level: Option<String>,
+    /// Ignored
+    #[arg(long, hide = true)]
+    pub zap_time_encoding: Option<String>,
+    /// Ignored: there is no webhook
+    #[arg(long, hide = true)]
+    pub webhook_cert_path: Option<String>,
+    /// Ignored: there is no webhook
+    #[arg(long, hide = true)]
+    pub webhook_cert_name: Option<String>,
+    /// Ignored: there is no webhook
+    #[arg(long, hide = true)]
+    pub webhook_cert_key: Option<String>,
+    /// Ignored: the servers here speak HTTP/1.1
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false",
+        value_parser = truth, action = clap::ArgAction::Set, hide = true)]
+    pub enable_http2: bool,
+}
+
+/// A version of TLSRoute that is used only when the operator is told so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum ExperimentalVersion {
+    /// Experimental channel of Gateway API 1.4 and later
+    V1Alpha3,
+    /// Experimental channel of Gateway API 1.4 and before
+    V1Alpha2,
+}
+
+/// What becomes of the listeners that the former operator put on the shared Gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Migration {
+    /// They stay
+    Off,
+    /// Their apps move, but not where Envoy Gateway is older than 1.9.1 or of unknown version
+    On,
+    /// Their apps move whatever the version
+    Force,
+}
+
+impl ControllerArgs {
+    /// What the platform has configured.
+    pub fn config(&self) -> Config {
+        let zones = self.zone.iter().map(|ZoneArg(zone)| zone.clone()).collect();
+        let legacy_listeners = match self.migrate_legacy_listeners {
+            Migration::Off => LegacyListeners::Keep,
+            Migration::On => LegacyListeners::Migrate,
+            Migration::Force => LegacyListeners::Force,
+        };
+        let cluster_issuer = given(Some(self.cluster_issuer.clone()));
+        Config { cluster_issuer, zones, guard_deletion: true, legacy_listeners, ..Config::default() }
+    }
+
+    /// The version of TLSRoute to use where `v1` is not served.
+    pub fn tls_routes(&self) -> Option<TlsRouteVersion> {
+        self.tls_route_version.map(|version| match version {
+            ExperimentalVersion::V1Alpha3 => TlsRouteVersion::V1Alpha3,
+            ExperimentalVersion::V1Alpha2 => TlsRouteVersion::V1Alpha2,
+        })
+    }
+
+    /// The leases of the operators that are replaced.
+    pub fn leases(tenants: bool) -> Vec<String> {
+        let leases = [Some(NEBARI_LEASE), tenants.then_some(TENANTS_LEASE)];
+        leases.into_iter().flatten().map(str::to_owned).collect()
+    }
+}
+
+impl ServerArgs {
+    /// Where `/healthz` and `/readyz` are served.
+    pub fn probes(&self) -> Option<String> {
+        address(&self.health_probe_bind_address)
+    }
+
+    /// Where and how `/metrics` is served.
+    pub fn metrics(&self) -> Option<MetricsServer> {
+        let certificate = match &self.metrics_cert_path {
+            Some(folder) => CertificateSource::Files {
+                certificate: folder.join(&self.metrics_cert_name),
+                key: folder.join(&self.metrics_cert_key),
+            },
+            None => CertificateSource::SelfSigned,
+        };
+        let certificate = self.metrics_secure.then_some(certificate);
+        address(&self.metrics_bind_address).map(|address| MetricsServer { address, certificate })
+    }
+}
+
+impl UnusedArgs {
+    /// How much to log where `RUST_LOG` does not say.
+    pub fn level(&self) -> &'static str {
+        match self.zap_log_level.as_deref() {
+            Some("error" | "panic") => "error",
+            Some("info") => "info",
+            Some(level) if level == "debug" || level.parse().is_ok_and(|level: u32| level > 0) => "debug",
+            _ if self.zap_devel => "debug",
+            _ => "info",
+        }
+    }
+
+    /// Flags that say how to log and are not heeded.
+    pub fn ignored(&self) -> Vec<&'static str> {
+        let flags = [
+            ("--zap-encoder", self.zap_encoder.is_some()),
+            ("--zap-stacktrace-level", self.zap_stacktrace_level.is_some()),
+            ("--zap-time-encoding", self.zap_time_encoding.is_some()),
+        ];
+        flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag).collect()
+    }
+}
+
+/// As controller-runtime reads it: `0` and nothing turn a server off.
+fn address(text: &str) -> Option<String> {
+    (!matches!(text, "" | "0")).then(|| text.to_owned())
+}
+
+/// As Go reads it.
+fn truth(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("write true or false"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::{Command, RawArgs};
+    use super::*;
+
+    fn parse(flags: &[&str]) -> ControllerArgs {
+        match RawArgs::parse_from(["portreeve", "controller"].iter().chain(flags)).command {
+            Command::Controller(arguments) => arguments,
+            command => panic!("{command:?}"),
+        }
+    }
+
+    /// nebariapp A.7
+    #[test]
+    fn the_flags_of_the_operator_that_is_replaced_are_taken() {
+        let arguments = parse(&[
+            "--leader-elect",
+            "--metrics-bind-address=:8443",
+            "--metrics-secure=false",
+            "--health-probe-bind-address=:8081",
+            "--zap-log-level=2",
+            "--zap-encoder=json",
+            "--enable-http2=false",
+            "--webhook-cert-path=/x",
+        ]);
+        assert!(arguments.election.leader_elect && !arguments.servers.metrics_secure);
+        assert_eq!(arguments.servers.probes().as_deref(), Some(":8081"));
+        assert_eq!(arguments.servers.metrics().map(|server| server.address).as_deref(), Some(":8443"));
+        assert_eq!(arguments.unused.level(), "debug");
+        assert_eq!(arguments.unused.ignored(), ["--zap-encoder"]);
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_contract() {
+        let arguments = parse(&["--cluster-issuer="]);
+        assert!(!arguments.election.leader_elect && arguments.servers.metrics_secure);
+        assert_eq!(arguments.servers.metrics(), None);
+        assert_eq!(arguments.config().cluster_issuer, None);
+        assert_eq!(arguments.tls_routes(), None);
+        assert_eq!(arguments.unused.level(), "info");
+        assert_eq!(parse(&["--tls-route-version=v1alpha2"]).tls_routes(), Some(TlsRouteVersion::V1Alpha2));
+    }
+}
