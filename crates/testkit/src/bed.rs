@@ -223,7 +223,7 @@ impl Bed {
     /// Starts a part, again on the data that it left, and waits until it answers.
     pub async fn start(&self, part: Part) -> anyhow::Result<()> {
         self.spawn(part)?;
-        let answers = eventually(&format!("{part:?} answers"), START, async || self.ask(part).await).await;
+        let answers = eventually(format!("{part:?} answers"), START, async || self.ask(part).await).await;
         answers.map_err(|error| {
             let log = std::fs::read_to_string(self.log_path(part)).unwrap_or_default();
             let lines: Vec<_> = log.lines().rev().take(15).collect();

@@ -1,8 +1,9 @@
 //! Objects of a bed's cluster.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use futures_util::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
@@ -28,8 +29,7 @@ impl Bed {
     ///
     /// Names the object that the API server refuses.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
-        let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("the manifest is not YAML")?;
-        for document in documents.into_iter().filter(|document| !document.is_null()) {
+        for document in parse(yaml)? {
             self.apply_one(document, false).await?;
         }
         Ok(())
@@ -37,8 +37,7 @@ impl Bed {
 
     /// As [`Bed::apply`], for the objects' status: what a controller that the bed lacks would write.
     pub async fn apply_status(&self, yaml: &str) -> anyhow::Result<()> {
-        let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("the manifest is not YAML")?;
-        for document in documents.into_iter().filter(|document| !document.is_null()) {
+        for document in parse(yaml)? {
             self.apply_one(document, true).await?;
         }
         Ok(())
@@ -48,25 +47,25 @@ impl Bed {
     /// `envoy-gateway`, `cert-manager`) whose file names are wanted, and waits until the API server serves them.
     pub async fn define(&self, name: &str, wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
         let folder = portreeve_programs::find_definitions(name)?;
-        let mut files = Vec::new();
+        let mut objects: Vec<Value> = Vec::new();
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
             if path.file_name().is_some_and(|file| wanted(&file.to_string_lossy())) {
-                files.push(std::fs::read_to_string(path)?);
+                objects.extend(parse(&std::fs::read_to_string(path)?)?);
             }
         }
-        try_join_all(files.iter().map(|file| self.apply(file))).await?;
-        let definitions: Api<CustomResourceDefinition> = Api::all(self.client());
-        eventually(&format!("the definitions {name} are served"), START, async || {
-            for definition in definitions.list(&kube::api::ListParams::default()).await? {
-                let value = serde_json::to_value(&definition)?;
-                if condition(&value, "Established") != Some("True") {
-                    bail!("{} is not established", definition.name_any());
-                }
-            }
-            Ok(())
-        })
-        .await
+        let resources: BTreeSet<_> = objects.iter().flat_map(served_resources).collect();
+        try_join_all(objects.into_iter().map(|object| self.apply_one(object, false))).await?;
+        let client = self.client();
+        for (api_version, plural) in &resources {
+            eventually(format!("{plural} of {api_version} are served"), START, async || {
+                let served = client.list_api_group_resources(api_version).await?.resources;
+                ensure!(served.iter().any(|resource| resource.name == *plural), "they are not among {api_version}'s");
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     /// Deletes an object; `name` is `<namespace>/<name>`, or the name alone of an object without namespace.
@@ -95,7 +94,7 @@ impl Bed {
         what: &str,
         holds: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Value> {
-        eventually(&format!("{kind} {name}: {what}"), WAIT, async || match self.get(api_version, kind, name).await? {
+        eventually(format!("{kind} {name}: {what}"), WAIT, async || match self.get(api_version, kind, name).await? {
             Some(object) if holds(&object) => Ok(object),
             Some(object) => bail!("it is {}", serde_saphyr::to_string(&object)?),
             None => bail!("it does not exist"),
@@ -105,7 +104,7 @@ impl Bed {
 
     /// Waits up to a minute until an object does not exist; `name` as for [`Bed::delete`].
     pub async fn wait_gone(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<()> {
-        eventually(&format!("{kind} {name} is gone"), WAIT, async || match self.get(api_version, kind, name).await? {
+        eventually(format!("{kind} {name} is gone"), WAIT, async || match self.get(api_version, kind, name).await? {
             Some(object) => bail!("it is {}", serde_saphyr::to_string(&object)?),
             None => Ok(()),
         })
@@ -161,6 +160,22 @@ impl Bed {
     }
 }
 
+fn parse(yaml: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("the manifest is not YAML")?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// What the API server will serve because of a definition: API versions, each with the plural name of a kind.
+fn served_resources(object: &Value) -> Vec<(String, String)> {
+    let spec = &object["spec"];
+    let (Some(group), Some(plural)) = (spec["group"].as_str(), spec["names"]["plural"].as_str()) else {
+        return Vec::new();
+    };
+    let versions = spec["versions"].as_array().into_iter().flatten().filter(|version| version["served"] == true);
+    let versions = versions.filter_map(|version| version["name"].as_str());
+    versions.map(|version| (format!("{group}/{version}"), plural.to_owned())).collect()
+}
+
 /// The status of a condition of an object, or of anything else that has `conditions`.
 pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     let conditions = object.get("status").unwrap_or(object).get("conditions")?.as_array()?;
@@ -173,7 +188,7 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
 ///
 /// Says what was waited for and why it failed last.
 pub async fn eventually<T>(
-    what: &str,
+    what: impl std::fmt::Display,
     within: Duration,
     mut attempt: impl AsyncFnMut() -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
