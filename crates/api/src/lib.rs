@@ -15,6 +15,7 @@ pub mod nebari_app;
 mod schema_parts;
 pub mod shared;
 pub mod tenant;
+pub mod traefik;
 
 pub use cert_manager::{Certificate, CertificateSpec};
 pub use cluster_issuer::{ClusterIssuer, ClusterIssuerSpec};
@@ -24,3 +25,4 @@ pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelecto
 pub use nebari_app::{NebariApp, NebariAppSpec, NebariAppStatus};
 pub use shared::{Claim, GatewayReference, ServiceReference};
 pub use tenant::{Tenant, TenantSpec, TenantStatus};
+pub use traefik::{IngressRouteTcp, IngressRouteTcpSpec};

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use portreeve_api::{Certificate, ClusterIssuer, SecurityPolicy};
+use portreeve_api::{Certificate, ClusterIssuer, IngressRouteTcp, SecurityPolicy};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -54,12 +54,24 @@ spec:
           - { name: other, namespace: elsewhere }
 ";
 
+const INGRESS_ROUTE_TCP: &str = "
+apiVersion: traefik.io/v1alpha1
+kind: IngressRouteTCP
+metadata: { name: dask-1, namespace: team }
+spec:
+  entryPoints: [tcp]
+  routes:
+  - { match: HostSNI(`a.b`), priority: 1, middlewares: [{ name: m }], services: [{ name: dask-1, port: 8786, nativeLB: true }] }
+  tls: { passthrough: true, options: { name: o } }
+";
+
 #[test]
 fn what_we_do_not_know_is_kept() {
     for (written, through) in [
         (CERTIFICATE, through::<Certificate> as fn(&Value) -> Value),
         (CLUSTER_ISSUER, through::<ClusterIssuer>),
         (SECURITY_POLICY, through::<SecurityPolicy>),
+        (INGRESS_ROUTE_TCP, through::<IngressRouteTcp>),
     ] {
         let written: Value = serde_saphyr::from_str(written).unwrap();
         assert_eq!(through(&written), written);

@@ -8,7 +8,8 @@ use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use portreeve_api::{Certificate, Claim, ClusterIssuer, NebariApp, SecurityPolicy, Tenant};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use portreeve_api::{Certificate, Claim, ClusterIssuer, IngressRouteTcp, NebariApp, SecurityPolicy, Tenant};
 use portreeve_names::HostPattern;
 
 use crate::claim::{GatewayName, Owner};
@@ -58,6 +59,10 @@ pub struct World {
     /// The version of the Envoy Gateway that serves the shared Gateways; `None` when it is not known, or is no Envoy
     /// Gateway.
     pub envoy_gateway: Option<EnvoyGatewayVersion>,
+    /// All objects of the kind `NetworkPolicy`.
+    pub network_policies: Vec<Arc<NetworkPolicy>>,
+    /// All IngressRouteTCPs; none where the cluster does not know that kind.
+    pub ingress_routes_tcp: Vec<Arc<IngressRouteTcp>>,
     /// Ports that the shell dialled in vain, and why; nothing where it cannot dial. The text has no times or counts.
     pub failed_dials: BTreeMap<(GatewayName, u16), String>,
 }

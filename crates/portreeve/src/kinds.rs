@@ -11,8 +11,9 @@ use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::CustomResourceExt;
-use portreeve_api::{Certificate, NebariApp, SecurityPolicy, Tenant};
+use portreeve_api::{Certificate, IngressRouteTcp, NebariApp, SecurityPolicy, Tenant};
 use portreeve_plan::ObjectRef;
 use portreeve_schema::{InvalidSchema, Path, Schema, Segment};
 use serde::de::DeserializeOwned;
@@ -39,6 +40,8 @@ pub enum Typed {
     ReferenceGrant(Arc<ReferenceGrant>),
     Certificate(Arc<Certificate>),
     SecurityPolicy(Arc<SecurityPolicy>),
+    NetworkPolicy(Arc<NetworkPolicy>),
+    IngressRouteTcp(Arc<IngressRouteTcp>),
 }
 
 /// One kind that is read from manifests.
@@ -67,7 +70,7 @@ pub struct ParseFault {
 
 const GATEWAY_API: &str = "gateway.networking.k8s.io";
 
-static KINDS: [Kind; 14] = [
+static KINDS: [Kind; 16] = [
     Kind {
         name: "NebariApp",
         group: "reconcilers.nebari.dev",
@@ -179,6 +182,22 @@ static KINDS: [Kind; 14] = [
         namespaced: true,
         schema: None,
         parse: |object| parse(object, Typed::SecurityPolicy),
+    },
+    Kind {
+        name: "NetworkPolicy",
+        group: "networking.k8s.io",
+        versions: &["v1"],
+        namespaced: true,
+        schema: Some(LazyLock::new(Schema::of_type::<NetworkPolicy>)),
+        parse: |object| parse(object, Typed::NetworkPolicy),
+    },
+    Kind {
+        name: "IngressRouteTCP",
+        group: "traefik.io",
+        versions: &["v1alpha1"],
+        namespaced: true,
+        schema: None,
+        parse: |object| parse(object, Typed::IngressRouteTcp),
     },
 ];
 

@@ -198,7 +198,11 @@ impl World {
                 Typed::TlsRoute(object) => objects.tls_routes.push(object.clone()),
                 Typed::ReferenceGrant(object) => objects.reference_grants.push(object.clone()),
                 Typed::SecurityPolicy(policy) => objects.unprotectable.extend(protected_by(policy)),
-                Typed::NebariApp(_) | Typed::Tenant(_) | Typed::Certificate(_) => {}
+                Typed::NebariApp(_)
+                | Typed::Tenant(_)
+                | Typed::Certificate(_)
+                | Typed::NetworkPolicy(_)
+                | Typed::IngressRouteTcp(_) => {}
             }
         }
         objects
@@ -231,6 +235,8 @@ impl World {
                 Typed::ReferenceGrant(object) => world.reference_grants.push(object.clone()),
                 Typed::Certificate(object) => world.certificates.push(object.clone()),
                 Typed::SecurityPolicy(object) => world.security_policies.push(object.clone()),
+                Typed::NetworkPolicy(object) => world.network_policies.push(object.clone()),
+                Typed::IngressRouteTcp(object) => world.ingress_routes_tcp.push(object.clone()),
                 Typed::GatewayClass(_) => {}
             }
         }

@@ -216,6 +216,8 @@ impl Cluster {
         world.reference_grants = self.all("ReferenceGrant");
         world.certificates = self.all("Certificate");
         world.security_policies = self.all("SecurityPolicy");
+        world.network_policies = self.all("NetworkPolicy");
+        world.ingress_routes_tcp = self.all("IngressRouteTCP");
         world
     }
 
@@ -400,6 +402,8 @@ pub(crate) fn shuffled(mut world: World, by: usize) -> World {
     turn(&mut world.certificates, by);
     turn(&mut world.security_policies, by);
     turn(&mut world.cluster_issuers, by);
+    turn(&mut world.network_policies, by);
+    turn(&mut world.ingress_routes_tcp, by);
     world
 }
 
