@@ -16,6 +16,15 @@ pub const AUTH_READY: &str = "AuthReady";
 /// Whether every entry of `routing.tcp` is served; absent without entries.
 pub const TCP_ROUTING_READY: &str = "TCPRoutingReady";
 
+/// On an entry of `status.tcp`: whether everything that `routeImport` stands for is imported; absent without it. It has
+/// no part in [`READY`].
+pub const ROUTES_IMPORTED: &str = "RoutesImported";
+/// On an entry of `status.tcp`: whether its `clients` can reach the Gateway, as far as NetworkPolicies go; absent without
+/// `clients`. It has no part in [`READY`].
+pub const CLIENTS_READY: &str = "ClientsReady";
+/// Whether routes of others leave the app's host name alone; absent while they do. It has no part in [`READY`].
+pub const HOSTNAME_EXCLUSIVE: &str = "HostnameExclusive";
+
 // Tenant
 
 /// Whether the name of the tenant's API server is served; absent where the platform serves none.
@@ -142,6 +151,30 @@ pub mod reasons {
     pub const ROUTE_HOSTNAME_OUTSIDE_PATTERN: &str = "RouteHostnameOutsidePattern";
     /// False: the port does not answer.
     pub const DIAL_FAILED: &str = "DialFailed";
+
+    /// False: `routeImport` makes the routes of an entry, so it has no `service`.
+    pub const ROUTE_IMPORT_NEEDS_APP_ROUTES: &str = "RouteImportNeedsAppRoutes";
+
+    // RoutesImported
+
+    /// True: every rule has become a TLSRoute.
+    pub const ROUTES_IMPORTED: &str = "RoutesImported";
+    /// False: at least one rule has not, or the gateway does not take what it has become. An event has this reason too.
+    pub const ROUTE_NOT_IMPORTED: &str = "RouteNotImported";
+
+    // ClientsReady
+
+    /// True: NetworkPolicies let them through.
+    pub const CLIENTS_ALLOWED: &str = "ClientsAllowed";
+    /// True: no NetworkPolicy is in their way.
+    pub const NOT_NEEDED: &str = "NotNeeded";
+    /// False: a namespace with clients lacks the label [`crate::names::labels::MANAGED`].
+    pub const CLIENT_NAMESPACE_NOT_OPTED_IN: &str = "ClientNamespaceNotOptedIn";
+
+    // RoutingReady and HostnameExclusive
+
+    /// False: a route that Portreeve did not make claims the app's host name.
+    pub const HOSTNAME_CONTESTED: &str = "HostnameContested";
 
     // APIRoutingReady of a Tenant, beside those above
 

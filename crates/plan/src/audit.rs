@@ -120,16 +120,44 @@ impl Audit<'_> {
         self.owners.get(owner["uid"].as_str()?)
     }
 
-    /// An app's objects are in its own namespace; a tenant's in its namespace and in those of the gateways.
+    /// An app's objects are in its own namespace, or by right elsewhere; a tenant's in its namespace and in those of the
+    /// gateways.
     fn namespaces(&self) -> Vec<Fault> {
         let faults = self.after.iter().filter(|(object, body)| {
-            let Some((kind, namespaces, name)) = self.owner(body) else { return false };
+            let Some((kind, namespaces, name)) = self.owner(body) else {
+                return !self.is_elsewhere_by_right(object, body);
+            };
             let namespace = object.namespace.as_deref().unwrap_or_default();
             let tenants_own =
                 *kind == OwnerKind::Tenant && (namespace.is_empty() || self.is_of_tenant(namespace, name));
             !namespaces.contains(&namespace) && !tenants_own
         });
         faults.map(|(object, _)| Fault::OutsideOwnersNamespaces(object.clone())).collect()
+    }
+
+    /// What an app may have outside its namespace: NetworkPolicies where the namespace has opted in, `ReferenceGrant`s
+    /// for Services that name the app's namespace.
+    fn is_elsewhere_by_right(&self, object: &ObjectRef, body: &Value) -> bool {
+        let Some(home) = body["metadata"]["labels"][labels::NEBARI_APP_NAMESPACE].as_str() else { return true };
+        let there = object.namespace.as_deref().unwrap_or_default();
+        if home == there {
+            return true;
+        }
+        let consents = |to: &Value| {
+            let service = self.view.service(there, to["name"].as_str().unwrap_or_default());
+            let annotations = service.and_then(|service| service.metadata.annotations.as_ref());
+            let allowed = annotations.and_then(|all| all.get(labels::ALLOW_FROM));
+            allowed.is_some_and(|allowed| allowed.split(',').map(str::trim).any(|one| one == home))
+        };
+        let each = |field: &str| body["spec"][field].as_array().into_iter().flatten();
+        match object.kind.as_str() {
+            "NetworkPolicy" => {
+                let labels = self.view.namespace_labels(there);
+                labels.and_then(|labels| labels.get(labels::MANAGED)).is_some_and(|value| value == labels::TRUE)
+            }
+            "ReferenceGrant" => each("to").all(consents) && each("from").all(|from| from["namespace"] == home),
+            _ => false,
+        }
     }
 
     /// By the namespace's label, as it is or is going to be.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use portreeve_api::names;
+use portreeve_api::{LabelSelector, names};
 use portreeve_names::HostPattern;
 use serde_json::{Value, json};
 
@@ -24,14 +24,27 @@ pub(crate) const CERTIFICATE_V1: &str = "cert-manager.io/v1";
 /// Group and version of SecurityPolicy.
 pub(crate) const SECURITY_POLICY_V1ALPHA1: &str = "gateway.envoyproxy.io/v1alpha1";
 
+/// Group and version of NetworkPolicy.
+pub(crate) const NETWORK_POLICY_V1: &str = "networking.k8s.io/v1";
+
 /// The most matches that one rule of an HTTPRoute may have (Gateway API, `maxItems`).
 const MAX_MATCHES: usize = 64;
 
-/// A Service as a backend. Weight 1 is the default of Gateway API.
+/// A Service as a backend.
 pub(crate) struct Backend<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) port: u16,
+    /// Its share among several.
+    pub(crate) weight: i32,
+}
+
+/// Which way the traffic goes that a NetworkPolicy lets through.
+pub(crate) enum Traffic {
+    /// Into the pods that it selects.
+    Ingress,
+    /// Out of them.
+    Egress,
 }
 
 /// How paths are compared, and the path.
@@ -129,8 +142,10 @@ pub(crate) fn http_route(
 }
 
 /// `spec` of a TLSRoute.
-pub(crate) fn tls_route(parents: &[Parent], hostnames: &[String], backend: &Backend<'_>, namespace: &str) -> Value {
-    route(parents, json!(hostnames), vec![backend.rule(namespace)])
+pub(crate) fn tls_route(parents: &[Parent], hostnames: &[String], backends: &[Backend<'_>], namespace: &str) -> Value {
+    let mut rule = json!({});
+    rule["backendRefs"] = backends.iter().map(|backend| backend.reference(namespace)).collect();
+    route(parents, json!(hostnames), vec![rule])
 }
 
 fn route(parents: &[Parent], hostnames: Value, rules: Vec<Value>) -> Value {
@@ -139,6 +154,19 @@ fn route(parents: &[Parent], hostnames: Value, rules: Vec<Value>) -> Value {
     spec["hostnames"] = hostnames;
     spec["rules"] = rules.into();
     spec
+}
+
+/// `spec` of a NetworkPolicy that lets the pods it selects and one peer meet at some ports.
+pub(crate) fn network_policy(pods: &LabelSelector, traffic: &Traffic, peer: &Value, ports: &[Value]) -> Value {
+    let ports: Vec<Value> = ports.iter().map(|port| json!({ "protocol": "TCP", "port": port })).collect();
+    match traffic {
+        Traffic::Ingress => json!({
+            "podSelector": pods, "policyTypes": ["Ingress"], "ingress": [{ "from": [peer], "ports": ports }],
+        }),
+        Traffic::Egress => json!({
+            "podSelector": pods, "policyTypes": ["Egress"], "egress": [{ "to": [peer], "ports": ports }],
+        }),
+    }
 }
 
 /// `spec` of a Certificate of one name.
@@ -150,10 +178,12 @@ pub(crate) fn certificate(secret: &str, dns_name: &str, cluster_issuer: &str) ->
     })
 }
 
-/// `spec` of a ReferenceGrant that lets routes of one namespace reach one Service.
-pub(crate) fn reference_grant(routes: Kind, from_namespace: &str, service: &str) -> Value {
+/// `spec` of a ReferenceGrant that lets routes of one namespace, of these kinds, reach one Service.
+pub(crate) fn reference_grant(routes: impl IntoIterator<Item = Kind>, from_namespace: &str, service: &str) -> Value {
+    let from =
+        |kind: Kind| json!({ "group": names::GATEWAY_API_GROUP, "kind": kind.as_str(), "namespace": from_namespace });
     json!({
-        "from": [{ "group": names::GATEWAY_API_GROUP, "kind": routes.as_str(), "namespace": from_namespace }],
+        "from": routes.into_iter().map(from).collect::<Vec<_>>(),
         "to": [{ "group": "", "kind": "Service", "name": service }],
     })
 }
@@ -161,14 +191,19 @@ pub(crate) fn reference_grant(routes: Kind, from_namespace: &str, service: &str)
 impl Backend<'_> {
     /// A rule of a route in `namespace` that leads to it.
     fn rule(&self, namespace: &str) -> Value {
+        let mut rule = json!({});
+        rule["backendRefs"] = vec![self.reference(namespace)].into();
+        rule
+    }
+
+    /// As a route in `namespace` names it.
+    fn reference(&self, namespace: &str) -> Value {
         let mut reference =
-            json!({ "group": "", "kind": "Service", "name": self.name, "port": self.port, "weight": 1 });
+            json!({ "group": "", "kind": "Service", "name": self.name, "port": self.port, "weight": self.weight });
         if self.namespace != namespace {
             reference["namespace"] = self.namespace.into();
         }
-        let mut rule = json!({});
-        rule["backendRefs"] = vec![reference].into();
-        rule
+        reference
     }
 }
 

@@ -206,8 +206,12 @@ impl<'w> Serializer for Beside<'w> {
         Err(Differs)
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Fields<'w>, Differs> {
+    fn serialize_map(self, length: Option<usize>) -> Result<Fields<'w>, Differs> {
         let wanted = self.wanted.as_object().ok_or(Differs)?;
+        // Part of a selector, where one label more is another meaning.
+        if self.field == "matchLabels" && length != Some(wanted.len()) {
+            return Err(Differs);
+        }
         Ok(Fields { wanted, found: 0, key: String::new() })
     }
 

@@ -1,15 +1,14 @@
 //! A shared Gateway, as far as planning asks about it.
 
-use std::collections::BTreeMap;
-
 use gateway_api::gateways::{
     Gateway, GatewayAllowedListenersNamespacesFrom as AllowedFrom,
     GatewayAllowedListenersNamespacesSelector as Selector, GatewayListeners,
 };
 use k8s_openapi::api::core::v1::Service;
-use portreeve_api::names::{self, labels};
+use portreeve_api::names;
 
 use crate::claim::GatewayName;
+use crate::selector::{Requirement, selects};
 use crate::view::{View, name_of};
 
 /// The port of an HTTPS listener where the Gateway has none of its own.
@@ -54,8 +53,8 @@ impl<'a> SharedGateway<'a> {
             Some(AllowedFrom::All) => true,
             Some(AllowedFrom::Same) => self.object.metadata.namespace.as_deref() == Some(namespace),
             Some(AllowedFrom::Selector) => allowed.selector.as_ref().is_some_and(|selector| {
-                let labels = view.namespace_labels(namespace);
-                selects(selector, |key| label(labels, namespace, key))
+                let label = |key: &str| view.namespace_label(namespace, key);
+                selects(selector.match_labels.as_ref(), requirements(selector), label)
             }),
             Some(AllowedFrom::None) | None => false,
         }
@@ -95,26 +94,7 @@ impl GatewayName {
     }
 }
 
-/// A label of a namespace. Kubernetes sets the one with the namespace's own name; a manifest need not.
-fn label<'a>(labels: Option<&'a BTreeMap<String, String>>, namespace: &'a str, key: &str) -> Option<&'a str> {
-    if key == labels::NAMESPACE_NAME {
-        return Some(namespace);
-    }
-    labels?.get(key).map(String::as_str)
-}
-
-fn selects<'l>(selector: &Selector, label: impl Fn(&str) -> Option<&'l str>) -> bool {
-    let by_label = selector.match_labels.iter().flatten().all(|(key, value)| label(key) == Some(value));
-    let by_expression = selector.match_expressions.iter().flatten().all(|expression| {
-        let found = label(&expression.key);
-        let listed = || expression.values.iter().flatten().any(|value| Some(value.as_str()) == found);
-        match expression.operator.as_str() {
-            "In" => listed(),
-            "NotIn" => !listed(),
-            "Exists" => found.is_some(),
-            "DoesNotExist" => found.is_none(),
-            _ => false,
-        }
-    });
-    by_label && by_expression
+fn requirements(selector: &Selector) -> impl Iterator<Item = Requirement<'_>> {
+    let all = selector.match_expressions.iter().flatten();
+    all.map(|one| (one.key.as_str(), one.operator.as_str(), one.values.as_deref().unwrap_or_default()))
 }

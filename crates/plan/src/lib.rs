@@ -20,13 +20,16 @@ mod body;
 pub mod claim;
 mod condition;
 mod contains;
+mod contest;
 mod differ;
 mod docket;
 mod gateway;
+mod isolation;
 pub mod merge;
 mod object;
 mod output;
 mod prune;
+mod selector;
 mod settled;
 mod steps;
 mod tenant;
@@ -36,8 +39,10 @@ mod wanted;
 mod world;
 
 pub use audit::{Fault, audit};
+pub use contest::{OpenListener, listeners_open_to_all};
 pub use output::{Apply, Event, FIELD_MANAGER, ObjectRef, Patch, Plan, SecretCopy, StatusWrite};
 pub use steps::plan;
 pub use world::{
-    Absent, Config, EnvoyGatewayVersion, LegacyListeners, Served, TenantApi, TenantApps, TlsRouteVersion, World, Zone,
+    Absent, Config, DataPlane, EnvoyGatewayVersion, LegacyListeners, Served, TenantApi, TenantApps, TlsRouteVersion,
+    World, Zone,
 };

@@ -6,6 +6,7 @@ use gateway_api::listenersets::ListenerSet;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use portreeve_api::names::{labels, nebari_app as derived};
@@ -24,6 +25,7 @@ use crate::world::Served;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Namespace,
+    NetworkPolicy,
     ReferenceGrant,
     Certificate,
     SecurityPolicy,
@@ -46,6 +48,7 @@ pub(crate) struct Key {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Live<'a> {
     Namespace(&'a Namespace),
+    NetworkPolicy(&'a NetworkPolicy),
     ReferenceGrant(&'a ReferenceGrant),
     Certificate(&'a Certificate),
     SecurityPolicy(&'a SecurityPolicy),
@@ -60,8 +63,8 @@ pub(crate) enum Live<'a> {
 pub(crate) enum Maker<'a> {
     /// The owner with this uid, which its controller owner reference names.
     Uid(OwnerKind, &'a str),
-    /// The app that the contract's labels name, by the value of the label; in the object's namespace.
-    AppLabel(&'a str),
+    /// The app that the contract's labels name, by its namespace and the value of the label.
+    AppLabel(&'a str, &'a str),
     /// The tenant that the contract's labels name.
     TenantLabel(&'a str),
     /// Somebody else.
@@ -81,6 +84,7 @@ impl Kind {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Namespace => "Namespace",
+            Self::NetworkPolicy => "NetworkPolicy",
             Self::ReferenceGrant => "ReferenceGrant",
             Self::Certificate => "Certificate",
             Self::SecurityPolicy => "SecurityPolicy",
@@ -94,7 +98,7 @@ impl Kind {
     /// The name of its CRD; absent for what every API server knows.
     fn crd(self) -> Option<&'static str> {
         match self {
-            Self::Namespace => None,
+            Self::Namespace | Self::NetworkPolicy => None,
             Self::ReferenceGrant => Some("referencegrants.gateway.networking.k8s.io"),
             Self::Certificate => Some("certificates.cert-manager.io"),
             Self::SecurityPolicy => Some("securitypolicies.gateway.envoyproxy.io"),
@@ -108,7 +112,7 @@ impl Kind {
     /// Whether the API server knows it, so that objects of it can be written.
     pub(crate) fn is_served(self, served: &Served) -> bool {
         match self {
-            Self::Namespace => true,
+            Self::Namespace | Self::NetworkPolicy => true,
             Self::ReferenceGrant => served.reference_grants,
             Self::Certificate => served.certificates,
             Self::SecurityPolicy => served.security_policies,
@@ -164,6 +168,7 @@ impl<'a> Live<'a> {
     pub(crate) fn metadata(self) -> &'a ObjectMeta {
         match self {
             Self::Namespace(object) => &object.metadata,
+            Self::NetworkPolicy(object) => &object.metadata,
             Self::ReferenceGrant(object) => &object.metadata,
             Self::Certificate(object) => &object.metadata,
             Self::SecurityPolicy(object) => &object.metadata,
@@ -178,6 +183,7 @@ impl<'a> Live<'a> {
     pub(crate) fn spec_contains(self, wanted: &Value) -> bool {
         match self {
             Self::Namespace(object) => contains("spec", &object.spec, wanted),
+            Self::NetworkPolicy(object) => contains("spec", &object.spec, wanted),
             Self::ReferenceGrant(object) => contains("spec", &object.spec, wanted),
             Self::Certificate(object) => contains("spec", &object.spec, wanted),
             Self::SecurityPolicy(object) => contains("spec", &object.spec, wanted),
@@ -192,6 +198,7 @@ impl<'a> Live<'a> {
     pub(crate) fn to_value(self) -> Value {
         let spec = match self {
             Self::Namespace(object) => serde_json::to_value(&object.spec),
+            Self::NetworkPolicy(object) => serde_json::to_value(&object.spec),
             Self::ReferenceGrant(object) => serde_json::to_value(&object.spec),
             Self::Certificate(object) => serde_json::to_value(&object.spec),
             Self::SecurityPolicy(object) => serde_json::to_value(&object.spec),
@@ -229,18 +236,28 @@ impl<'a> Live<'a> {
             Some(owner) if is_a::<NebariApp>(owner) => Maker::Uid(OwnerKind::NebariApp, &owner.uid),
             Some(owner) if is_a::<Tenant>(owner) => Maker::Uid(OwnerKind::Tenant, &owner.uid),
             Some(_) => Maker::Foreign,
-            None => maker_by_labels(metadata),
+            None => maker_by_labels(metadata, matches!(self, Self::NetworkPolicy(_) | Self::ReferenceGrant(_))),
+        }
+    }
+
+    /// Whether Portreeve, or an operator that it replaces, has made this object for an app or a tenant.
+    pub(crate) fn is_made(self) -> bool {
+        match self.maker() {
+            // An app's own controller may make the app the controller of objects that are not ours.
+            Maker::Uid(..) => self.bears_our_mark() || self.is_policy_of_its_app(),
+            Maker::AppLabel(..) | Maker::TenantLabel(_) => true,
+            Maker::Foreign => false,
         }
     }
 }
 
 impl Maker<'_> {
-    /// Whether this is `owner`, for an object in `namespace`.
-    pub(crate) fn is(&self, owner: OwnerIdentity<'_>, namespace: &str) -> bool {
+    /// Whether this is `owner`.
+    pub(crate) fn is(&self, owner: OwnerIdentity<'_>) -> bool {
         match *self {
             // An owner without a uid owns nothing; two of them would own each other's objects.
             Self::Uid(kind, uid) => kind == owner.kind && uid == owner.uid && !uid.is_empty(),
-            Self::AppLabel(value) => {
+            Self::AppLabel(namespace, value) => {
                 owner.kind == OwnerKind::NebariApp && owner.namespace == namespace && label_value(owner.name) == value
             }
             Self::TenantLabel(value) => owner.kind == OwnerKind::Tenant && owner.name == value,
@@ -264,15 +281,17 @@ fn is_a<K: Resource<DynamicType = ()>>(owner: &OwnerReference) -> bool {
     owner.kind == K::kind(&()) && group == K::group(&())
 }
 
-fn maker_by_labels(metadata: &ObjectMeta) -> Maker<'_> {
+/// `travels`: whether apps have objects of this kind outside their own namespaces.
+fn maker_by_labels(metadata: &ObjectMeta, travels: bool) -> Maker<'_> {
     let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
-    let elsewhere = label(labels::NEBARI_APP_NAMESPACE).is_some_and(|app| Some(app) != metadata.namespace.as_deref());
+    let here = metadata.namespace.as_deref().unwrap_or_default();
+    let home = label(labels::NEBARI_APP_NAMESPACE).unwrap_or(here);
     match label(labels::MANAGED_BY) {
         Some(labels::KUBESPACES_OPERATOR) => label(labels::TENANT).map_or(Maker::Foreign, Maker::TenantLabel),
-        // Objects in the gateway's namespace are of the former layout: whoever moves an app out of it removes them.
-        Some(labels::NEBARI_OPERATOR) if !elsewhere => {
+        // Certificates in the gateway's namespace are of the former layout: whoever moves an app out of it removes them.
+        Some(labels::NEBARI_OPERATOR) if travels || home == here => {
             let routes = label(labels::INSTANCE).filter(|_| label(labels::NAME) == Some(labels::NEBARI_APP));
-            routes.or(label(labels::NEBARI_APP_NAME)).map_or(Maker::Foreign, Maker::AppLabel)
+            routes.or(label(labels::NEBARI_APP_NAME)).map_or(Maker::Foreign, |app| Maker::AppLabel(home, app))
         }
         _ => Maker::Foreign,
     }

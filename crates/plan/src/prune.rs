@@ -21,10 +21,8 @@ pub(crate) fn prune<'a>(view: &View<'a>, wanted: &Wanted<'_, '_>, staying: &BTre
     let is_made = |kind: Kind, live: Live<'_>| match live.maker() {
         maker if is_of_absent(view, &maker, live) => false,
         Maker::Uid(_, uid) if kind == Kind::Namespace => !staying.contains(uid),
-        // An app's own controller may make the app the controller of routes that are not ours.
-        Maker::Uid(..) => live.bears_our_mark() || live.is_policy_of_its_app(),
-        Maker::AppLabel(_) | Maker::TenantLabel(_) => kind != Kind::Namespace,
-        Maker::Foreign => false,
+        Maker::AppLabel(..) | Maker::TenantLabel(_) if kind == Kind::Namespace => false,
+        _ => live.is_made(),
     };
     let mut gone: Vec<Gone<'a>> = view
         .all_live()
@@ -46,7 +44,7 @@ fn is_of_absent(view: &View<'_>, maker: &Maker<'_>, live: Live<'_>) -> bool {
 
 /// Those of `leaving` of which nothing has to be deleted any more.
 pub(crate) fn released<'l, 'a>(gone: &[Gone<'_>], leaving: &'l [OwnerIdentity<'a>]) -> Vec<&'l OwnerIdentity<'a>> {
-    let is_left = |owner: &OwnerIdentity<'_>| gone.iter().any(|(key, maker)| maker.is(*owner, &key.namespace));
+    let is_left = |owner: &OwnerIdentity<'_>| gone.iter().any(|(_, maker)| maker.is(*owner));
     leaving.iter().filter(|owner| !is_left(owner)).collect()
 }
 

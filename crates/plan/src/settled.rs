@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::acknowledgement::{is_answered, listener, set_entry, set_refusal};
 use crate::claim::GatewayName;
 use crate::condition::{Finding, Reason};
+use crate::contest::Contests;
 use crate::docket::Judgement;
 use crate::object::{Key, Kind, Live};
 use crate::view::View;
@@ -21,6 +22,7 @@ pub(crate) struct Settled<'s, 'a> {
     pub(crate) view: &'s View<'a>,
     pub(crate) judgement: &'s Judgement,
     pub(crate) wanted: &'s Wanted<'s, 'a>,
+    pub(crate) contests: &'s Contests<'a>,
 }
 
 /// When to look again although nothing has changed.
@@ -109,18 +111,6 @@ impl Settled<'_, '_> {
         let exposed = ports.into_iter().flatten().any(|port| port.port == i32::from(service.port));
         (!exposed)
             .then(|| Reason::ServiceNotFound.because(format!("service {name} does not expose port {}", service.port)))
-    }
-
-    /// Why a route of `kind` may not refer to a Service, if it may not.
-    pub(crate) fn permission(&self, kind: Kind, service: &ServiceReference, own_namespace: &str) -> Option<Finding> {
-        let namespace = service.namespace.as_deref().filter(|namespace| *namespace != own_namespace)?;
-        (!self.view.is_granted(kind, own_namespace, namespace, &service.name)).then(|| {
-            Reason::RefNotPermitted.because(Kind::ReferenceGrant.unserved(&self.view.world.served).unwrap_or_else(|| format!(
-                "no ReferenceGrant in namespace {namespace} lets a {} of namespace {own_namespace} refer to service {}",
-                kind.as_str(),
-                service.name
-            )))
-        })
     }
 
     /// Whether a certificate that is wanted is still to be issued. An issuer that does not say which generation it

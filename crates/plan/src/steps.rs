@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::absent;
 use crate::app::{self, App, AppCase};
 use crate::body::CERTIFICATE_V1;
+use crate::contest::Contests;
 use crate::docket::{Docket, Judgement};
 use crate::object::{Kind, OwnerIdentity};
 use crate::output::{ObjectRef, Plan, SecretCopy};
@@ -19,7 +20,8 @@ pub fn plan(world: &World) -> Plan {
     let (cases, judgement) = lower_and_arbitrate(&view);
     let (wanted, made) = render(&view, &cases, &judgement);
     let gone = prune(&view, &wanted, &cases.staying());
-    let settled = Settled { view: &view, judgement: &judgement, wanted: &wanted };
+    let contests = Contests::of(&view);
+    let settled = Settled { view: &view, judgement: &judgement, wanted: &wanted, contests: &contests };
     let mut plan = status(&settled, &cases, &made);
     let farewells = farewells(&settled, &cases, &made);
     plan.guard = cases.unguarded(world);
@@ -142,9 +144,10 @@ fn is_guarded(owner: &OwnerIdentity<'_>, finalizers: Option<&Vec<String>>) -> bo
 }
 
 fn api_version(kind: Kind, world: &World) -> &'static str {
-    use crate::body::{GATEWAY_API_V1, SECURITY_POLICY_V1ALPHA1};
+    use crate::body::{GATEWAY_API_V1, NETWORK_POLICY_V1, SECURITY_POLICY_V1ALPHA1};
     match (kind, world.served.tls_routes) {
         (Kind::Namespace, _) => "v1",
+        (Kind::NetworkPolicy, _) => NETWORK_POLICY_V1,
         (Kind::Certificate, _) => CERTIFICATE_V1,
         (Kind::SecurityPolicy, _) => SECURITY_POLICY_V1ALPHA1,
         (Kind::TlsRoute, Some(version)) => version.api_version(),

@@ -18,6 +18,14 @@ pub(crate) fn label_value(name: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{beginning}-{hash:0HASH_DIGITS$x}"))
 }
 
+/// Names in a sentence, at most ten of them.
+pub(crate) fn list<'n>(names: impl IntoIterator<Item = &'n String>) -> String {
+    let mut names = names.into_iter();
+    let first: Vec<&str> = names.by_ref().take(10).map(String::as_str).collect();
+    let more = if names.next().is_some() { " and others" } else { "" };
+    format!("{}{more}", first.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,12 +10,14 @@ use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Resource;
 use portreeve_api::names::{self, labels};
-use portreeve_api::{Certificate, ClusterIssuer, SecurityPolicy};
+use portreeve_api::{Certificate, ClusterIssuer, IngressRouteTcp, SecurityPolicy};
 
 use crate::claim::{GatewayName, OwnerKind};
 use crate::gateway::{SharedGateway, gateways_behind};
+use crate::isolation::Isolation;
 use crate::object::{Key, Kind, Live, Maker};
 use crate::world::World;
 
@@ -43,6 +45,10 @@ pub(crate) struct View<'a> {
     policies_in: HashMap<&'a str, Vec<&'a SecurityPolicy>>,
     /// The first Service of each Gateway's data plane; both by namespace and name.
     data_planes: HashMap<(&'a str, &'a str), (&'a str, &'a str)>,
+    network_policies: ByName<'a, NetworkPolicy>,
+    ingress_routes_in: HashMap<&'a str, Vec<&'a IngressRouteTcp>>,
+    /// What NetworkPolicies isolate.
+    pub(crate) isolation: Isolation,
     /// Services that have an endpoint, by namespace and name.
     answering: BTreeSet<(&'a str, &'a str)>,
     /// Ports on which ListenerSets of others serve HTTP or HTTPS.
@@ -70,6 +76,9 @@ impl<'a> View<'a> {
             grants_in: by_namespace(&world.reference_grants),
             policies_in: by_namespace(&world.security_policies),
             data_planes: data_planes(world),
+            network_policies: by_name(&world.network_policies),
+            ingress_routes_in: by_namespace(&world.ingress_routes_tcp),
+            isolation: Isolation::of(world),
             answering: answering(world),
             foreign_http_ports: BTreeSet::new(),
         };
@@ -84,6 +93,19 @@ impl<'a> View<'a> {
     /// The labels of a namespace; none when it is not there.
     pub(crate) fn namespace_labels(&self, name: &str) -> Option<&'a BTreeMap<String, String>> {
         self.namespace(name)?.metadata.labels.as_ref()
+    }
+
+    /// A label of a namespace. Kubernetes sets the one with the namespace's own name; a manifest need not.
+    pub(crate) fn namespace_label<'l>(&'l self, namespace: &'l str, key: &str) -> Option<&'l str> {
+        if key == labels::NAMESPACE_NAME {
+            return Some(namespace);
+        }
+        self.namespace_labels(namespace)?.get(key).map(String::as_str)
+    }
+
+    /// Whether objects can be made in a namespace: it is there, and is not being deleted.
+    pub(crate) fn is_lasting(&self, namespace: &str) -> bool {
+        self.namespace(namespace).is_some_and(|found| found.metadata.deletion_timestamp.is_none())
     }
 
     /// Whether the apps of a namespace are served.
@@ -149,6 +171,11 @@ impl<'a> View<'a> {
         self.data_planes.get(&(namespace, gateway)).copied()
     }
 
+    /// All IngressRouteTCPs of a namespace, by name.
+    pub(crate) fn ingress_routes_in(&self, namespace: &str) -> &[&'a IngressRouteTcp] {
+        self.ingress_routes_in.get(namespace).map_or(&[], Vec::as_slice)
+    }
+
     /// Whether a Service has a ready endpoint.
     pub(crate) fn has_endpoint(&self, namespace: &str, service: &str) -> bool {
         self.answering.contains(&(namespace, service))
@@ -159,9 +186,23 @@ impl<'a> View<'a> {
         self.foreign_http_ports.contains(&(gateway.clone(), port))
     }
 
-    /// Whether a route of `kind` in `from` may refer to a Service in another namespace.
-    pub(crate) fn is_granted(&self, kind: Kind, from: &str, namespace: &str, service: &str) -> bool {
-        self.grants_in.get(namespace).into_iter().flatten().any(|grant| {
+    /// Whether a route of `kind` in `from` may refer to a Service in another namespace: by a grant of others, or since
+    /// the Service consents, by one of ours.
+    pub(crate) fn may_refer(&self, kind: Kind, from: &str, namespace: &str, service: &str) -> bool {
+        self.consents(from, namespace, service) || self.is_granted(kind, from, namespace, service)
+    }
+
+    /// Whether a Service says itself that routes of `from` may lead to it.
+    pub(crate) fn consents(&self, from: &str, namespace: &str, service: &str) -> bool {
+        let service = self.service(namespace, service);
+        let annotation = service.and_then(|service| service.metadata.annotations.as_ref()?.get(labels::ALLOW_FROM));
+        annotation.is_some_and(|allowed| allowed.split(',').any(|one| one.trim() == from))
+    }
+
+    fn is_granted(&self, kind: Kind, from: &str, namespace: &str, service: &str) -> bool {
+        let grants = self.grants_in.get(namespace).into_iter().flatten();
+        let of_others = grants.filter(|grant| !matches!(Live::ReferenceGrant(grant).maker(), Maker::AppLabel(..)));
+        of_others.into_iter().any(|grant| {
             let permits_from =
                 grant.spec.from.iter().any(|one| {
                     one.group == names::GATEWAY_API_GROUP && one.kind == kind.as_str() && one.namespace == from
@@ -178,6 +219,7 @@ impl<'a> View<'a> {
         let name = (key.namespace.as_str(), key.name.as_str());
         match key.kind {
             Kind::Namespace => self.namespaces.get(&name).map(|object| Live::Namespace(object)),
+            Kind::NetworkPolicy => self.network_policies.get(&name).map(|object| Live::NetworkPolicy(object)),
             Kind::ReferenceGrant => self.reference_grants.get(&name).map(|object| Live::ReferenceGrant(object)),
             Kind::Certificate => self.certificates.get(&name).map(|object| Live::Certificate(object)),
             Kind::SecurityPolicy => self.security_policies.get(&name).map(|object| Live::SecurityPolicy(object)),
@@ -192,6 +234,8 @@ impl<'a> View<'a> {
     pub(crate) fn all_live(&self) -> impl Iterator<Item = (Kind, Live<'a>)> {
         let world = self.world;
         let namespaces = world.namespaces.iter().map(|object| (Kind::Namespace, Live::Namespace(object)));
+        let network_policies =
+            world.network_policies.iter().map(|object| (Kind::NetworkPolicy, Live::NetworkPolicy(object)));
         let grants = world.reference_grants.iter().map(|object| (Kind::ReferenceGrant, Live::ReferenceGrant(object)));
         let certificates = world.certificates.iter().map(|object| (Kind::Certificate, Live::Certificate(object)));
         let policies =
@@ -199,7 +243,8 @@ impl<'a> View<'a> {
         let sets = world.listener_sets.iter().map(|object| (Kind::ListenerSet, Live::ListenerSet(object)));
         let http_routes = world.http_routes.iter().map(|object| (Kind::HttpRoute, Live::HttpRoute(object)));
         let tls_routes = world.tls_routes.iter().map(|object| (Kind::TlsRoute, Live::TlsRoute(object)));
-        namespaces.chain(grants).chain(certificates).chain(policies).chain(sets).chain(http_routes).chain(tls_routes)
+        let objects = namespaces.chain(network_policies).chain(grants).chain(certificates).chain(policies);
+        objects.chain(sets).chain(http_routes).chain(tls_routes)
     }
 
     /// Only ListenerSets that the Gateway admits count, or anybody could take a port from others. Those of apps do not:

@@ -27,7 +27,7 @@ impl<'v, 'a> Wanted<'v, 'a> {
     /// owner's side did not make, or another owner, who came first, wants one.
     #[must_use]
     pub(crate) fn add(&mut self, owner: OwnerIdentity<'_>, key: &Key, body: Value) -> bool {
-        let foreign = self.view.live(key).is_some_and(|live| !live.maker().is(owner, &key.namespace));
+        let foreign = self.view.live(key).is_some_and(|live| !live.maker().is(owner));
         if foreign || self.is_wanted(key) {
             return false;
         }

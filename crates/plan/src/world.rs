@@ -9,7 +9,7 @@ use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use portreeve_api::{Certificate, Claim, ClusterIssuer, IngressRouteTcp, NebariApp, SecurityPolicy, Tenant};
+use portreeve_api::{Certificate, Claim, ClusterIssuer, IngressRouteTcp, NebariApp, SecurityPolicy, Tenant, names};
 use portreeve_names::HostPattern;
 
 use crate::claim::{GatewayName, Owner};
@@ -89,6 +89,8 @@ pub struct Config {
     pub tenant_api: Option<TenantApi>,
     /// The path to tenants' apps; absent: off.
     pub tenant_apps: Option<TenantApps>,
+    /// Where NetworkPolicies find the pods of a Gateway.
+    pub data_plane: DataPlane,
     /// Whether an owner may not go before what was made for it is gone: the contract's finalizer is put on it. For a
     /// cluster; where nobody carries out [`crate::Plan::guard`], [`crate::Plan::patches`] and [`crate::Plan::copies`],
     /// this is off.
@@ -120,6 +122,17 @@ pub struct EnvoyGatewayVersion {
     pub minor: u32,
     /// The third number.
     pub patch: u32,
+}
+
+/// The pods that carry the traffic of Gateways, as NetworkPolicies must name them. The default is Envoy Gateway's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataPlane {
+    /// Their namespace; absent: that of the Gateway.
+    pub namespace: Option<String>,
+    /// Their labels, of which there is at least one. In values, `{name}` and `{namespace}` stand for those of the Gateway.
+    pub labels: BTreeMap<String, String>,
+    /// What a pod adds to the ports below 1024, which it may not open.
+    pub low_port_offset: u16,
 }
 
 /// Names that only some namespaces may claim. Of several zones that cover a name, the most specific decides.
@@ -219,6 +232,20 @@ impl EnvoyGatewayVersion {
 impl std::fmt::Display for EnvoyGatewayVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+impl Default for DataPlane {
+    fn default() -> Self {
+        let labels = [
+            ("gateway.envoyproxy.io/owning-gateway-name", "{name}"),
+            ("gateway.envoyproxy.io/owning-gateway-namespace", "{namespace}"),
+        ];
+        Self {
+            namespace: Some(names::GATEWAY_NAMESPACE.to_owned()),
+            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            low_port_offset: 10_000,
+        }
     }
 }
 

@@ -26,10 +26,10 @@ pub const NEBARI_OPERATOR: &str = "nebari-operator";
 /// Value of [`NAME`] on objects of a NebariApp.
 pub const NEBARI_APP: &str = "nebariapp";
 
-/// Label: the app that a Certificate or a ListenerSet belongs to.
+/// Label: the app that an object other than a route belongs to.
 pub const NEBARI_APP_NAME: &str = "nebari.dev/nebariapp-name";
 
-/// Label: the namespace of the app that a Certificate belongs to.
+/// Label: the namespace of the app that an object belongs to, which may be in another one.
 pub const NEBARI_APP_NAMESPACE: &str = "nebari.dev/nebariapp-namespace";
 
 /// Label: what a route is for, [`PUBLIC_ROUTE`] or [`TCP_ROUTE`]; absent on an app's main HTTPRoute.
@@ -40,6 +40,9 @@ pub const PUBLIC_ROUTE: &str = "public";
 
 /// Value of [`ROUTE_TYPE`] on the TLSRoute of an entry of `routing.tcp`.
 pub const TCP_ROUTE: &str = "tcp";
+
+/// Annotation of a Service: the namespaces whose apps may have it as a backend, separated by commas.
+pub const ALLOW_FROM: &str = "nebari.dev/allow-from";
 
 /// Annotation of an HTTPRoute: whether its app is served over HTTPS, [`TRUE`] or [`FALSE`].
 pub const TLS_ENABLED: &str = "nebari.dev/tls-enabled";
@@ -71,8 +74,13 @@ pub fn of_app(app: &str) -> BTreeMap<String, String> {
     set([(NAME, NEBARI_APP), (INSTANCE, app), (MANAGED_BY, NEBARI_OPERATOR)])
 }
 
-/// Labels of an app's Certificate, which may be in another namespace than the app.
-pub fn of_app_certificate(app: &str, namespace: &str) -> BTreeMap<String, String> {
+/// Labels of the TLSRoutes of an app's entries.
+pub fn of_tcp_route(app: &str) -> BTreeMap<String, String> {
+    set([(NAME, NEBARI_APP), (INSTANCE, app), (MANAGED_BY, NEBARI_OPERATOR), (ROUTE_TYPE, TCP_ROUTE)])
+}
+
+/// Labels of what an app may have in another namespace than its own: Certificates, NetworkPolicies, `ReferenceGrant`s.
+pub fn of_app_elsewhere(app: &str, namespace: &str) -> BTreeMap<String, String> {
     set([(MANAGED_BY, NEBARI_OPERATOR), (NEBARI_APP_NAME, app), (NEBARI_APP_NAMESPACE, namespace)])
 }
 

@@ -2,6 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
+use super::MAX_OBJECT_NAME;
+
 /// Finalizer of a NebariApp.
 pub const FINALIZER: &str = "apps.nebari.dev/finalizer";
 
@@ -68,6 +70,34 @@ pub fn tls_route(app: &str, entry: &str) -> String {
     format!("{app}.{entry}")
 }
 
+/// The TLSRoute of one name that an entry imports, in the app's namespace; a digest of whence and which name comes last.
+pub fn imported_tls_route(app: &str, entry: &str, ingress_route: &str, hostname: &str) -> String {
+    fitted(&format!("{app}.{entry}.{ingress_route}"), &[app, entry, ingress_route, hostname])
+}
+
+/// The NetworkPolicy that lets the clients of an entry out to the Gateway, in their namespace. `selector` tells it from
+/// others of the same entry.
+pub fn client_policy(namespace: &str, app: &str, entry: &str, selector: &str) -> String {
+    fitted(&format!("{namespace}.{app}.{entry}.egress"), &[namespace, app, entry, selector])
+}
+
+/// The NetworkPolicy that lets the Gateway in to backends of the app, in its namespace. `selector` tells it from others.
+pub fn backend_policy(app: &str, selector: &str) -> String {
+    fitted(&format!("{app}.ingress"), &[app, selector])
+}
+
+/// The ReferenceGrant by which routes of the app may lead to a Service of another namespace, in that namespace.
+pub fn reference_grant(namespace: &str, app: &str, service: &str) -> String {
+    fitted(&format!("{namespace}.{app}.{service}"), &[namespace, app, service])
+}
+
+/// As much of `readable` as fits into a name, and the first 8 hexadecimal digits of the SHA-256 of `parts`.
+fn fitted(readable: &str, parts: &[&str]) -> String {
+    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(parts.join("\n")));
+    let start: String = readable.chars().take(MAX_OBJECT_NAME - 9).collect();
+    format!("{}-{a:02x}{b:02x}{c:02x}{d:02x}", start.trim_end_matches(['.', '-']))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,5 +106,13 @@ mod tests {
     fn a_named_listener_ends_in_the_first_digits_of_sha_256() {
         // printf a.example.com | sha256sum
         assert_eq!(tcp_listener_for("scheduler", "a.example.com"), "tcp-scheduler-7653e495");
+    }
+
+    #[test]
+    fn a_fitted_name_is_short_enough_and_tells_what_it_is_of() {
+        assert!(client_policy("team", "dask", "scheduler", "{}").starts_with("team.dask.scheduler.egress-"));
+        let long = "a".repeat(250);
+        let (one, other) = (reference_grant("team", &long, "x"), reference_grant("team", &long, "y"));
+        assert_eq!((one.len(), one == other), (MAX_OBJECT_NAME, false));
     }
 }

@@ -117,6 +117,10 @@ pub struct TcpStatus {
     /// Addresses of the Gateway (IP addresses and host names), at which the port is reached from outside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
+    /// Rules of routes of another kind that `routeImport` could not take over; at most 16 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub not_imported: Vec<NotImported>,
     /// Host name or IP address at which the port is reached from inside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_cluster_address: Option<String>,
@@ -124,6 +128,19 @@ pub struct TcpStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// A rule that `routeImport` could not take over.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NotImported {
+    /// Name of the IngressRouteTCP.
+    pub name: String,
+    /// The rule's `match`.
+    #[serde(rename = "match")]
+    pub rule: String,
+    /// Why.
+    pub message: String,
 }
 
 /// What a gateway does with the TLS of a listener.

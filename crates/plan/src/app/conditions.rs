@@ -1,7 +1,9 @@
 use k8s_openapi::api::core::v1::Secret;
+use portreeve_api::ServiceReference;
 use portreeve_api::names::nebari_app as derived;
 use portreeve_api::nebari_app::{AuthProvider, RouteManagement};
 
+use super::import::not_permitted;
 use super::render::is_protected;
 use super::status::{AppReport, PUBLIC_ROUTES_IGNORED};
 use super::{Auth, CertificateSource, Section};
@@ -130,11 +132,12 @@ impl AppReport<'_, '_> {
             return gateway.unwrap_or(choice);
         }
         let routes = [derived::http_route(app.name), derived::public_http_route(app.name)];
-        let permission = self.settled.permission(Kind::HttpRoute, &app.source.spec.service, app.namespace);
+        let permission = self.permission(Kind::HttpRoute, &app.source.spec.service);
         let routes = routes.iter().filter_map(|name| self.http_route(name));
         let unserved = Kind::HttpRoute.unserved(&self.settled.view.world.served);
         let unserved = unserved.map(|why| Reason::HttpRouteUnsupported.because(why));
-        let findings = gateway.into_iter().chain(unserved).chain(self.policy()).chain(permission).chain(routes);
+        let refused = gateway.into_iter().chain(unserved).chain(self.policy()).chain(permission);
+        let findings = refused.chain(routes).chain(self.taken_over());
         foremost(findings).unwrap_or_else(|| {
             Reason::HttpRouteReady.because(if app.ignores_public_routes() {
                 format!("HTTPRoute is configured and ready; {PUBLIC_ROUTES_IGNORED}")
@@ -163,6 +166,19 @@ impl AppReport<'_, '_> {
             route(&live.map(http_route_statuses).unwrap_or_default(), parents, self.settled.generation(&key))
         };
         self.rendered.foreign(Kind::HttpRoute, name).or_else(acknowledged)
+    }
+
+    /// Why a route of `kind` may not refer to a Service, if it may not.
+    pub(super) fn permission(&self, kind: Kind, service: &ServiceReference) -> Option<Finding> {
+        let app = &self.case.app;
+        let namespace = service.namespace.as_deref().filter(|namespace| *namespace != app.namespace)?;
+        let name = &service.name;
+        let unserved = Kind::ReferenceGrant.unserved(&self.settled.view.world.served);
+        if unserved.is_some() || !self.settled.view.may_refer(kind, app.namespace, namespace, name) {
+            let why = unserved.unwrap_or_else(|| not_permitted(kind, app.namespace, namespace, name));
+            return Some(Reason::RefNotPermitted.because(why));
+        }
+        self.rendered.foreign(Kind::ReferenceGrant, &derived::reference_grant(app.namespace, app.name, name))
     }
 
     fn policy(&self) -> Option<Finding> {

@@ -1,15 +1,18 @@
 use portreeve_api::conditions;
-use portreeve_api::names::{GATEWAY_API_GROUP, nebari_app as derived};
+use portreeve_api::names::nebari_app as derived;
 use portreeve_api::nebari_app::{TcpListenerStatus, TcpStatus, TlsMode};
 use portreeve_names::HostPattern;
 
 use super::Entry;
+use super::clients::is_attached;
+use super::import::Imports;
 use super::lower::{EntryCase, EntryListener};
+use super::render::RenderedEntry;
 use super::status::{AppReport, reference};
 use crate::acknowledgement::{route, set_entry, tls_route_statuses};
 use crate::condition::{Conditions, Finding, Reason, foremost};
 use crate::gateway::SharedGateway;
-use crate::object::{Key, Kind};
+use crate::object::{Key, Kind, Live};
 use crate::settled::{Alarm, WatchedListener, not_found};
 
 /// What became of one entry.
@@ -21,11 +24,11 @@ pub(super) struct EntryReport {
 impl AppReport<'_, '_> {
     /// What became of each entry, in the order of the spec.
     pub(super) fn entries(&self, alarm: &mut Alarm) -> Vec<EntryReport> {
-        let entries = self.case.app.entries.iter().zip(&self.case.entries);
-        entries.map(|(entry, case)| self.entry(entry, case, alarm)).collect()
+        let entries = self.case.app.entries.iter().zip(&self.case.entries).zip(&self.rendered.entries);
+        entries.map(|((entry, case), made)| self.entry(entry, case, made, alarm)).collect()
     }
 
-    fn entry(&self, entry: &Entry<'_>, case: &EntryCase, alarm: &mut Alarm) -> EntryReport {
+    fn entry(&self, entry: &Entry<'_>, case: &EntryCase, made: &RenderedEntry, alarm: &mut Alarm) -> EntryReport {
         let before = self.before.tcp.iter().find(|before| before.name == entry.name);
         let findings = match &case.refusal {
             Some(refusal) => vec![refusal.clone()],
@@ -38,7 +41,15 @@ impl AppReport<'_, '_> {
         let generation = self.case.app.metadata().generation;
         let mut conditions = Conditions::new(previous, generation, self.settled.view.now);
         conditions.add(conditions::READY, finding.clone());
-        let status = TcpStatus { conditions: conditions.finish(), ..self.entry_status(entry, case, before) };
+        if let Some(imports) = &made.imports {
+            conditions.add(conditions::ROUTES_IMPORTED, self.imported(imports));
+        }
+        if let Some(clients) = &made.clients {
+            conditions.add(conditions::CLIENTS_READY, clients.finding(self.rendered));
+        }
+        let not_imported = made.imports.as_ref().map(Imports::told).unwrap_or_default();
+        let status =
+            TcpStatus { conditions: conditions.finish(), not_imported, ..self.entry_status(entry, case, before) };
         EntryReport { finding, status }
     }
 
@@ -61,6 +72,7 @@ impl AppReport<'_, '_> {
             listeners,
             addresses: gateway.map(SharedGateway::addresses).unwrap_or_default(),
             in_cluster_address: gateway.and_then(|gateway| gateway.in_cluster_address(self.settled.view)),
+            not_imported: Vec::new(),
             conditions: Vec::new(),
         }
     }
@@ -120,8 +132,8 @@ impl AppReport<'_, '_> {
     /// What is wrong with the route that Portreeve makes for an entry.
     fn route_findings(&self, entry: &Entry<'_>) -> Vec<Finding> {
         let Some(service) = entry.service else { return Vec::new() };
-        if let Some(why) = Kind::TlsRoute.unserved(&self.settled.view.world.served) {
-            return vec![Reason::TlsRouteUnsupported.because(why)];
+        if let Some(unsupported) = self.no_tls_routes() {
+            return vec![unsupported];
         }
         let app = &self.case.app;
         let name = derived::tls_route(app.name, entry.name);
@@ -132,8 +144,29 @@ impl AppReport<'_, '_> {
             route(&live.map(tls_route_statuses).unwrap_or_default(), parents, self.settled.generation(&key))
         });
         let backend = self.settled.service(service, app.namespace);
-        let permission = self.settled.permission(Kind::TlsRoute, service, app.namespace);
+        let permission = self.permission(Kind::TlsRoute, service);
         [foreign, backend, permission, acknowledged].into_iter().flatten().collect()
+    }
+
+    fn no_tls_routes(&self) -> Option<Finding> {
+        let why = Kind::TlsRoute.unserved(&self.settled.view.world.served)?;
+        Some(Reason::TlsRouteUnsupported.because(why))
+    }
+
+    /// `RoutesImported`. A route that the gateway has yet to look at counts as imported.
+    fn imported(&self, imports: &Imports) -> Finding {
+        let refused = imports.routes.iter().find_map(|key| {
+            let live = self.settled.view.tls_route(&key.namespace, &key.name)?;
+            let parents = self.rendered.parents.get(key)?;
+            let finding = route(&tls_route_statuses(live), parents, self.settled.generation(key))?;
+            let told = || Reason::RouteNotImported.because(format!("TLSRoute {}: {}", key.name, finding.message));
+            finding.reason.is_false().then(told)
+        });
+        let unserved = (!self.settled.view.world.served.ingress_routes_tcp).then(|| {
+            Reason::RouteNotImported
+                .because("the cluster lacks the CRD ingressroutetcps.traefik.io: install the CRDs of Traefik")
+        });
+        self.no_tls_routes().or(unserved).unwrap_or_else(|| imports.finding(refused))
     }
 
     /// A route of the app that asks for a name outside the entry's pattern.
@@ -141,14 +174,10 @@ impl AppReport<'_, '_> {
         let pattern = entry.pattern()?;
         let set = self.listener_set()?;
         let section = &case.listeners.first()?.name;
-        self.settled.view.tls_routes_in(self.case.app.namespace).iter().find_map(|route| {
-            let attached = route.spec.parent_refs.iter().flatten().any(|parent| {
-                parent.kind.as_deref() == Some(set.kind.as_str())
-                    && parent.group.as_deref().is_none_or(|group| group == GATEWAY_API_GROUP)
-                    && parent.namespace.as_deref().is_none_or(|namespace| namespace == set.namespace)
-                    && parent.name == set.name
-                    && parent.section_name.as_ref().is_none_or(|name| name == section)
-            });
+        let routes = self.settled.view.tls_routes_in(self.case.app.namespace).iter();
+        // Those that Portreeve makes are right, or about to go.
+        routes.filter(|route| !Live::TlsRoute(route).is_made()).find_map(|route| {
+            let attached = is_attached(route, &set, section);
             let outside = |hostname: &&String| HostPattern::parse(hostname).is_ok_and(|hosts| !pattern.covers(&hosts));
             let hostname = route.spec.hostnames.iter().filter(|_| attached).find(outside)?;
             let name = route.metadata.name.as_deref().unwrap_or_default();

@@ -69,7 +69,7 @@ pub(crate) fn dependent_route<'a>(
 ) -> Option<&'a str> {
     let set = derived::listener_set(app.name);
     let routes = view.http_routes_in(app.namespace).iter();
-    let is_ours = |route: &HttpRoute| Live::HttpRoute(route).maker().is(app.identity(), app.namespace);
+    let is_ours = |route: &HttpRoute| Live::HttpRoute(route).maker().is(app.identity());
     let others = routes.filter(|route| !is_solver(&route.metadata) && !is_ours(route));
     let mut dependent = others.filter(|route| {
         let parents = || route.spec.parent_refs.iter().flatten();
@@ -109,7 +109,7 @@ pub(crate) fn rival(
     let sets = view.world.listener_sets.iter().filter(|set| {
         let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
         let parent = &set.spec.parent_ref;
-        !Live::ListenerSet(set).maker().is(app.identity(), namespace)
+        !Live::ListenerSet(set).maker().is(app.identity())
             && parent.name == *gateway.name
             && parent.namespace.as_deref().unwrap_or(namespace) == &*gateway.namespace
             && shared.admits_listener_sets_of(view, namespace)

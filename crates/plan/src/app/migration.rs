@@ -90,7 +90,7 @@ impl Crossing<'_, '_> {
 
     fn has_own_listener(&self) -> bool {
         let set = self.view.listener_set(self.app.namespace, &derived::listener_set(self.app.name));
-        let own = set.filter(|set| Live::ListenerSet(set).maker().is(self.app.identity(), self.app.namespace));
+        let own = set.filter(|set| Live::ListenerSet(set).maker().is(self.app.identity()));
         own.is_some_and(|set| set.spec.listeners.iter().any(|listener| listener.name == self.entry.listener.name))
     }
 
@@ -156,9 +156,9 @@ impl Crossing<'_, '_> {
         let wanted = [(Kind::ListenerSet, derived::listener_set(self.app.name)), (Kind::Certificate, certificate)];
         let issued = matches!(self.source, CertificateSource::Issuer(_));
         let keys = wanted.into_iter().filter(|(kind, _)| issued || *kind != Kind::Certificate);
-        let foreign = keys.map(|(kind, name)| Key::new(kind, self.app.namespace, name)).find(|key| {
-            self.view.live(key).is_some_and(|live| !live.maker().is(self.app.identity(), self.app.namespace))
-        })?;
+        let foreign = keys
+            .map(|(kind, name)| Key::new(kind, self.app.namespace, name))
+            .find(|key| self.view.live(key).is_some_and(|live| !live.maker().is(self.app.identity())))?;
         Some(format!("{} is there and was not made for this app; rename or delete it", foreign.describe()))
     }
 

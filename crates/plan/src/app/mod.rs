@@ -1,7 +1,10 @@
 //! NebariApp: parsed once, then claims, objects, status.
 
+mod clients;
 mod conditions;
+mod contested;
 mod entry_status;
+mod import;
 mod legacy;
 mod lower;
 mod migration;

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use portreeve_api::names::{self, labels, nebari_app as derived};
 use portreeve_api::nebari_app::{PathType, RouteManagement, RouteMatch};
@@ -6,6 +6,8 @@ use portreeve_api::{SecurityPolicy, ServiceReference};
 use portreeve_names::{HostPattern, SNI_PATTERNS_ANNOTATION};
 use serde_json::{Value, json};
 
+use super::clients::{Backends, Clients};
+use super::import::{Importer, Imports};
 use super::lower::EntryListener;
 use super::{App, AppCase, Auth, CertificateSource, Entry, Section, Web};
 use crate::acknowledgement::Parent;
@@ -26,6 +28,17 @@ pub(crate) struct Rendered {
     pub(crate) parents: BTreeMap<Key, Vec<Parent>>,
     /// Parents that a route has beside them and that need not serve it yet.
     pub(crate) coming: BTreeMap<Key, Vec<Parent>>,
+    /// One of each entry, unless nothing is made for the app.
+    pub(super) entries: Vec<RenderedEntry>,
+}
+
+/// What was made for an entry beside its listeners and its own route.
+#[derive(Default)]
+pub(super) struct RenderedEntry {
+    /// Absent where the entry imports nothing, or has no listener.
+    pub(super) imports: Option<Imports>,
+    /// Absent where the entry names no clients, or has no listener.
+    pub(super) clients: Option<Clients>,
 }
 
 /// Turns what an app was granted into objects.
@@ -35,8 +48,15 @@ pub(crate) fn render<'a>(
     judgement: &Judgement,
     wanted: &mut Wanted<'_, 'a>,
 ) -> Rendered {
-    let mut rendering =
-        Rendering { view, app: &case.app, judgement, wanted, rendered: Rendered::default(), has_listener_set: false };
+    let mut rendering = Rendering {
+        view,
+        app: &case.app,
+        judgement,
+        wanted,
+        rendered: Rendered::default(),
+        has_listener_set: false,
+        references: BTreeMap::new(),
+    };
     if case.refusal.as_ref().is_some_and(|refusal| refusal.reason == Reason::NamespaceNotOptedIn) {
         rendering.keep_certificate();
         return rendering.rendered;
@@ -45,9 +65,8 @@ pub(crate) fn render<'a>(
     rendering.listener_set(case);
     rendering.certificate(case);
     rendering.http_routes(case);
-    for (entry, entry_case) in case.app.entries.iter().zip(&case.entries) {
-        rendering.tls_route(entry, &entry_case.listeners);
-    }
+    rendering.entries(case);
+    rendering.reference_grants();
     rendering.rendered
 }
 
@@ -65,16 +84,18 @@ impl Rendered {
 /// The parents of a route: by which it has to be served, and by which it need not be served yet.
 type Parents = (Vec<Parent>, Vec<Parent>);
 
-struct Rendering<'r, 'v, 'a> {
-    view: &'r View<'a>,
-    app: &'r App<'a>,
+pub(super) struct Rendering<'r, 'v, 'a> {
+    pub(super) view: &'r View<'a>,
+    pub(super) app: &'r App<'a>,
     judgement: &'r Judgement,
     wanted: &'r mut Wanted<'v, 'a>,
     rendered: Rendered,
     has_listener_set: bool,
+    /// Services of other namespaces that routes lead to, with the kinds of those routes.
+    references: BTreeMap<(String, String), BTreeSet<Kind>>,
 }
 
-impl Rendering<'_, '_, '_> {
+impl<'r, 'a> Rendering<'r, '_, 'a> {
     /// When a namespace opts out, its Certificates and Secrets stay.
     fn keep_certificate(&mut self) {
         let name = derived::certificate(self.app.name, self.app.namespace);
@@ -155,7 +176,7 @@ impl Rendering<'_, '_, '_> {
         }
         let (app, namespace) = (self.app.name, self.app.namespace);
         let key = Key::new(Kind::Certificate, namespace, derived::certificate(app, namespace));
-        let metadata = self.metadata(labels::of_app_certificate(&label_value(app), namespace), BTreeMap::new());
+        let metadata = self.metadata(labels::of_app_elsewhere(&label_value(app), namespace), BTreeMap::new());
         let spec = body::certificate(&derived::certificate_secret(app, namespace), hostname.as_str(), issuer);
         self.add(key.clone(), body::object(&key, CERTIFICATE_V1, metadata, spec));
     }
@@ -191,10 +212,11 @@ impl Rendering<'_, '_, '_> {
         let annotations = annotations.into_iter().chain(annotation(labels::TLS_ENABLED, tls.to_owned())).collect();
         let key = Key::new(Kind::HttpRoute, namespace, name);
         let parents = [&serving[..], &coming[..]].concat();
-        let spec =
-            body::http_route(&parents, hostname, &paths, &self.backend(&self.app.source.spec.service), namespace);
+        let backend = self.backend(&self.app.source.spec.service);
+        let spec = body::http_route(&parents, hostname, &paths, &backend, namespace);
+        self.refer(Kind::HttpRoute, &backend);
         let body = body::object(&key, GATEWAY_API_V1, self.metadata(labels, annotations), spec);
-        self.rendered.parents.insert(key.clone(), serving.clone());
+        self.expect(key.clone(), serving.clone());
         self.rendered.coming.insert(key.clone(), coming.clone());
         self.add(key, body)
     }
@@ -224,7 +246,7 @@ impl Rendering<'_, '_, '_> {
         }
     }
 
-    fn own_parent(&self, section: &str) -> Option<Parent> {
+    pub(super) fn own_parent(&self, section: &str) -> Option<Parent> {
         self.has_listener_set.then(|| Parent {
             kind: Kind::ListenerSet.as_str(),
             namespace: self.app.namespace.to_owned(),
@@ -233,7 +255,39 @@ impl Rendering<'_, '_, '_> {
         })
     }
 
-    fn tls_route(&mut self, entry: &Entry<'_>, listeners: &[EntryListener]) {
+    fn entries(&mut self, case: &'r AppCase<'a>) {
+        let mut backends = Backends::new();
+        for (entry, entry_case) in case.app.entries.iter().zip(&case.entries) {
+            self.tls_route(entry, &entry_case.listeners);
+            let granted: Vec<&EntryListener> = self.granted_listeners(&entry_case.listeners).collect();
+            let mut made = RenderedEntry::default();
+            if self.has_listener_set && !granted.is_empty() {
+                made.imports = entry.imports.then(|| self.imports(entry, &granted));
+                made.clients = (!entry.clients.is_empty())
+                    .then(|| self.clients(entry, &granted, made.imports.as_ref(), &mut backends));
+            }
+            self.rendered.entries.push(made);
+        }
+        self.backend_policies(backends);
+    }
+
+    fn imports(&mut self, entry: &'r Entry<'a>, granted: &[&EntryListener]) -> Imports {
+        let mut imports = Imports::default();
+        let importer = Importer { view: self.view, app: self.app, entry, granted };
+        let sources = self.view.ingress_routes_in(self.app.namespace).iter();
+        for source in sources.filter(|source| source.metadata.deletion_timestamp.is_none()) {
+            for rule in &source.spec.routes {
+                match importer.read(source, rule) {
+                    Ok(Some(route)) => self.imported_route(entry, source, rule, &route, &mut imports),
+                    Ok(None) => {}
+                    Err(message) => imports.refuse(source, rule, message),
+                }
+            }
+        }
+        imports
+    }
+
+    fn tls_route(&mut self, entry: &Entry<'a>, listeners: &[EntryListener]) {
         let (Some(service), Some(version)) = (entry.service, self.view.world.served.tls_routes) else { return };
         let granted: Vec<&EntryListener> = self.granted_listeners(listeners).collect();
         let parents: Vec<Parent> = granted.iter().filter_map(|listener| self.own_parent(&listener.name)).collect();
@@ -242,17 +296,49 @@ impl Rendering<'_, '_, '_> {
         }
         let hostnames: Vec<String> = granted.iter().filter_map(|listener| listener.hosts.to_field()).collect();
         let key = Key::new(Kind::TlsRoute, self.app.namespace, derived::tls_route(self.app.name, entry.name));
-        let mut labels = labels::of_app(&label_value(self.app.name));
-        labels.insert(labels::ROUTE_TYPE.to_owned(), labels::TCP_ROUTE.to_owned());
-        let spec = body::tls_route(&parents, &hostnames, &self.backend(service), self.app.namespace);
+        let labels = labels::of_tcp_route(&label_value(self.app.name));
+        let backend = self.backend(service);
+        self.refer(Kind::TlsRoute, &backend);
+        let spec = body::tls_route(&parents, &hostnames, &[backend], self.app.namespace);
         let body = body::object(&key, version.api_version(), self.metadata(labels, BTreeMap::new()), spec);
-        self.rendered.parents.insert(key.clone(), parents);
+        self.expect(key.clone(), parents);
         self.add(key, body);
     }
 
-    fn backend<'s>(&'s self, service: &'s ServiceReference) -> Backend<'s> {
+    fn backend(&self, service: &'r ServiceReference) -> Backend<'r> {
         let namespace = service.namespace.as_deref().unwrap_or(self.app.namespace);
-        Backend { namespace, name: &service.name, port: service.port }
+        Backend { namespace, name: &service.name, port: service.port, weight: 1 }
+    }
+
+    /// Notes which parents have to accept a route.
+    pub(super) fn expect(&mut self, route: Key, parents: Vec<Parent>) {
+        self.rendered.parents.insert(route, parents);
+    }
+
+    /// Notes that a route leads to a Service, for the grant that it may need.
+    pub(super) fn refer(&mut self, kind: Kind, backend: &Backend<'_>) {
+        if backend.namespace != self.app.namespace {
+            let service = (backend.namespace.to_owned(), backend.name.to_owned());
+            self.references.entry(service).or_default().insert(kind);
+        }
+    }
+
+    /// A grant for each Service of another namespace that consents.
+    fn reference_grants(&mut self) {
+        let (app, from) = (self.app.name, self.app.namespace);
+        for ((namespace, service), kinds) in std::mem::take(&mut self.references) {
+            if self.view.consents(from, &namespace, &service) {
+                let key = Key::new(Kind::ReferenceGrant, &namespace, derived::reference_grant(from, app, &service));
+                self.add_elsewhere(key, GATEWAY_API_V1, body::reference_grant(kinds, from, &service));
+            }
+        }
+    }
+
+    /// Wants an object that may be in another namespace than the app, where it can have no owner reference.
+    pub(super) fn add_elsewhere(&mut self, key: Key, api_version: &str, spec: Value) -> bool {
+        let labels = labels::of_app_elsewhere(&label_value(self.app.name), self.app.namespace);
+        let body = body::object(&key, api_version, Metadata { labels, ..Metadata::default() }, spec);
+        self.add(key, body)
     }
 
     fn granted(&self, claim: Option<usize>) -> Option<usize> {
@@ -267,7 +353,7 @@ impl Rendering<'_, '_, '_> {
         Metadata { labels, annotations, owner: Some(self.app.identity()) }
     }
 
-    fn add(&mut self, key: Key, body: Value) -> bool {
+    pub(super) fn add(&mut self, key: Key, body: Value) -> bool {
         let added = self.wanted.add(self.app.identity(), &key, body);
         if !added {
             self.rendered.foreign.push(key);

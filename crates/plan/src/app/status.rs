@@ -37,12 +37,14 @@ pub(crate) fn status(
     let conditions = report.conditions(&entries, alarm);
     let mut events = conditions.events(&about);
     events.extend(report.public_routes_ignored(&about));
+    let tcp: Vec<TcpStatus> = entries.into_iter().map(|entry| entry.status).collect();
+    events.extend(super::import::events(before, &tcp, &about));
     let after = NebariAppStatus {
         conditions: conditions.finish(),
         observed_generation: case.app.metadata().generation,
         hostname: Some(case.app.source.spec.hostname.clone()),
-        service_discovery: Some(case.app.service_discovery()),
-        tcp: entries.into_iter().map(|entry| entry.status).collect(),
+        service_discovery: Some(report.service_discovery()),
+        tcp,
         https: report.https(),
         claims: report.claims(),
         // Of these others decide.
@@ -85,6 +87,9 @@ impl AppReport<'_, '_> {
             if let Some(part) = part {
                 conditions.add(type_, part);
             }
+        }
+        if let Some(contested) = self.contested() {
+            conditions.add(conditions::HOSTNAME_EXCLUSIVE, contested);
         }
         conditions
     }
@@ -173,6 +178,20 @@ impl AppReport<'_, '_> {
         self.settled.view.gateway(&self.case.app.gateway).map(SharedGateway::addresses).unwrap_or_default()
     }
 
+    /// What the landing page reads. It does not list an app that is not served, nor under a name that is another's; one
+    /// that is only not ready yet stays listed, as does one that leads elsewhere.
+    fn service_discovery(&self) -> ServiceDiscovery {
+        let found = self.case.app.service_discovery();
+        let leads_elsewhere =
+            self.case.app.source.spec.landing_page.as_ref().is_some_and(|page| page.external_url.is_some());
+        let refused = self
+            .case
+            .web
+            .as_ref()
+            .is_some_and(|web| web.claim.is_none_or(|claim| !self.settled.judgement.is_granted(claim)));
+        if self.case.refusal.is_some() || refused && !leads_elsewhere { ServiceDiscovery::default() } else { found }
+    }
+
     fn claims(&self) -> Vec<portreeve_api::Claim> {
         let web = self.case.web.iter().filter_map(|web| web.claim);
         let entries = self.case.entries.iter().flat_map(|entry| &entry.listeners).map(|listener| listener.claim);
@@ -208,7 +227,7 @@ impl App<'_> {
         self.auth == super::Auth::Disabled && self.web.as_ref().is_some_and(|web| !web.routing.public_routes.is_empty())
     }
 
-    /// What the landing page reads.
+    /// What the landing page reads of an app that it may list.
     fn service_discovery(&self) -> ServiceDiscovery {
         let Some(page) = self.source.spec.landing_page.as_ref().filter(|page| page.enabled) else {
             return ServiceDiscovery::default();

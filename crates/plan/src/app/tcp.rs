@@ -1,4 +1,4 @@
-use portreeve_api::nebari_app::{RouteManagement, TcpEntry};
+use portreeve_api::nebari_app::{RouteImport, RouteManagement, TcpClient, TcpEntry};
 use portreeve_api::{ServiceReference, names};
 use portreeve_names::{HostPattern, SniHostname, SniPattern};
 
@@ -11,6 +11,9 @@ pub(crate) struct Entry<'a> {
     /// Where operator-made routes lead; absent: the app attaches its own.
     pub(crate) service: Option<&'a ServiceReference>,
     pub(crate) names: Result<Names, Finding>,
+    /// Whether IngressRouteTCPs become routes of the entry.
+    pub(crate) imports: bool,
+    pub(crate) clients: &'a [TcpClient],
 }
 
 /// The server names of an entry.
@@ -25,12 +28,35 @@ pub(crate) enum Names {
 
 impl<'a> Entry<'a> {
     pub(crate) fn from_resource(entry: &'a TcpEntry) -> Self {
-        let names = Names::parse(&entry.sni_hostnames).and_then(|names| fit_routes(names, entry.service.is_some()));
-        Self { name: &entry.name, port: entry.listener.port, service: entry.service.as_ref(), names }
+        let imports = entry.route_import == RouteImport::TraefikIngressRouteTcp;
+        let names = if imports && entry.service.is_some() {
+            Err(Reason::RouteImportNeedsAppRoutes
+                .because("routeImport makes the routes of the entry: drop service, or make an entry of its own for it"))
+        } else {
+            Names::parse(&entry.sni_hostnames).and_then(|names| fit_routes(names, entry.service.is_some()))
+        };
+        Self {
+            name: &entry.name,
+            port: entry.listener.port,
+            service: entry.service.as_ref(),
+            names,
+            imports,
+            clients: &entry.clients,
+        }
     }
 
     pub(crate) fn management(&self) -> RouteManagement {
         if self.service.is_some() { RouteManagement::Operator } else { RouteManagement::App }
+    }
+
+    /// Whether routes of the entry may have this name.
+    pub(crate) fn covers(&self, hosts: &HostPattern) -> bool {
+        match &self.names {
+            Ok(Names::All) => true,
+            Ok(Names::Pattern(pattern)) => pattern.covers(hosts),
+            Ok(Names::Hosts(own)) => own.iter().any(|own| own.covers(hosts)),
+            Err(_) => false,
+        }
     }
 
     pub(crate) fn pattern(&self) -> Option<&SniPattern> {

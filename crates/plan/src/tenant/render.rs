@@ -129,7 +129,7 @@ impl<'a> Rendering<'_, '_, 'a> {
         let (name, namespace) = (self.tenant.name, self.tenant.namespace.clone());
         let service = derived::api_service(name);
         let grant = Key::new(Kind::ReferenceGrant, &namespace, derived::API_REFERENCE_GRANT);
-        let spec = body::reference_grant(Kind::TlsRoute, &api.gateway_namespace, &service);
+        let spec = body::reference_grant([Kind::TlsRoute], &api.gateway_namespace, &service);
         if !self.add(grant.clone(), body::object(&grant, GATEWAY_API_V1, self.metadata(), spec)) {
             return;
         }
@@ -141,8 +141,8 @@ impl<'a> Rendering<'_, '_, 'a> {
         };
         let route = Key::new(Kind::TlsRoute, &api.gateway_namespace, derived::api_tls_route(name));
         let hostname = derived::api_hostname(name, &api.domain);
-        let backend = Backend { namespace: &namespace, name: &service, port: derived::API_PORT };
-        let spec = body::tls_route(from_ref(&parent), from_ref(&hostname), &backend, &api.gateway_namespace);
+        let backend = Backend { namespace: &namespace, name: &service, port: derived::API_PORT, weight: 1 };
+        let spec = body::tls_route(from_ref(&parent), from_ref(&hostname), from_ref(&backend), &api.gateway_namespace);
         let metadata = Metadata { annotations: external_dns(hostname, api), ..self.metadata() };
         if self.add(route.clone(), body::object(&route, version.api_version(), metadata, spec)) {
             self.rendered.api_parent = Some(parent);

@@ -44,12 +44,72 @@ fn entry() -> impl Strategy<Value = Value> {
             .prop_map(|names| json!(names)),
     ];
     let port = prop::sample::select(vec![443, 8786, 9000]);
-    (names, port, any::<bool>()).prop_map(|(names, port, has_service)| {
-        let mut entry = json!({ "listener": { "port": port }, "sniHostnames": names });
-        if has_service {
-            entry["service"] = json!({ "name": "svc", "port": 8000 });
+    let service = prop_oneof![
+        3 => Just(Value::Null),
+        3 => Just(json!({ "name": "svc", "port": 8000 })),
+        1 => pick(&["n1", "n2"]).prop_map(|other| json!({ "name": "svc", "port": 8000, "namespace": other })),
+    ];
+    let imports = pick(&["None", "TraefikIngressRouteTCP"]);
+    (names, port, service, imports, clients()).prop_map(|(names, port, service, imports, clients)| {
+        let mut entry = json!({ "listener": { "port": port }, "sniHostnames": names, "clients": clients });
+        if service.is_null() {
+            entry["routeImport"] = imports.into();
+        } else {
+            entry["service"] = service;
         }
         entry
+    })
+}
+
+fn clients() -> impl Strategy<Value = Value> {
+    let namespaces = json!({ "matchExpressions": [
+        { "key": "kubernetes.io/metadata.name", "operator": "In", "values": ["n1", "closed"] },
+    ] });
+    prop_oneof![
+        2 => Just(json!([])),
+        1 => Just(json!([{}])),
+        2 => selector().prop_map(|pods| json!([{ "podSelector": pods }])),
+        1 => selector().prop_map(move |pods| json!([{ "podSelector": pods, "namespaceSelector": namespaces }])),
+    ]
+}
+
+/// Of pods, by two labels.
+fn selector() -> impl Strategy<Value = Value> {
+    let expression = |operator: &str, values: Value| json!({ "key": "b", "operator": operator, "values": values });
+    prop_oneof![
+        Just(json!({})),
+        Just(json!({ "matchLabels": { "a": "1" } })),
+        Just(json!({ "matchLabels": { "a": "2", "b": "1" } })),
+        Just(json!({ "matchExpressions": [expression("NotIn", json!(["1"]))] })),
+        Just(json!({ "matchLabels": { "a": "1" }, "matchExpressions": [expression("Exists", json!([]))] })),
+    ]
+}
+
+/// A policy of others.
+fn policy() -> impl Strategy<Value = (String, Value)> {
+    let types = prop_oneof![
+        Just(json!({ "policyTypes": ["Egress"] })),
+        Just(json!({ "policyTypes": ["Ingress"] })),
+        Just(json!({ "policyTypes": ["Ingress", "Egress"] })),
+        Just(json!({})),
+        Just(json!({ "egress": [{ "ports": [{ "port": 53 }] }] })),
+    ];
+    (pick(&["n1", "n2", "closed"]), selector(), types).prop_map(|(namespace, pods, mut spec)| {
+        spec["podSelector"] = pods;
+        (namespace, spec)
+    })
+}
+
+/// An IngressRouteTCP: its namespace and its spec.
+fn ingress_route() -> impl Strategy<Value = (String, Value)> {
+    let rule = pick(&["HostSNI(`a.test`)", "HostSNI(`pre-1`)", "HostSNI(`x.b.test`)", "HostSNI(`*`)"]);
+    let service = (pick(&["svc", "svc", "gone"]), pick(&["n1", "n2"]))
+        .prop_map(|(name, namespace)| json!({ "name": name, "namespace": namespace, "port": 8000 }));
+    let rules = prop::collection::vec((rule, service), 1..3);
+    (pick(&["n1", "n2"]), rules, prop::bool::weighted(0.9)).prop_map(|(namespace, rules, passthrough)| {
+        let rules: Vec<Value> =
+            rules.into_iter().map(|(rule, service)| json!({ "match": rule, "services": [service] })).collect();
+        (namespace, json!({ "routes": rules, "tls": { "passthrough": passthrough } }))
     })
 }
 
@@ -102,6 +162,12 @@ struct Scene {
     /// Objects of others under names that Portreeve would give.
     strangers: Vec<Value>,
     opted_in: [bool; 2],
+    /// Each by its namespace and spec. They go when the apps change their minds, if `objects_go`.
+    network_policies: Vec<(String, Value)>,
+    ingress_routes: Vec<(String, Value)>,
+    objects_go: bool,
+    /// Whether the Services consent to routes of both namespaces.
+    consent: bool,
     policy: bool,
     issuer: bool,
 }
@@ -116,14 +182,22 @@ fn scene() -> impl Strategy<Value = Scene> {
     let opted_in = prop::array::uniform2(prop::bool::weighted(0.9));
     let strangers = prop_oneof![2 => Just(Vec::new()), 1 => prop::sample::subsequence(strangers(), 1..4)];
     let owners = (prop::collection::vec(app, 0..5), prop::collection::vec(tenant, 0..3));
-    (owners, strangers, opted_in, any::<bool>(), any::<bool>()).prop_map(
-        |((apps, tenants), strangers, opted_in, policy, issuer)| Scene {
-            apps,
-            tenants,
-            strangers,
-            opted_in,
-            policy,
-            issuer,
+    let around = (prop::collection::vec(policy(), 0..4), prop::collection::vec(ingress_route(), 0..3));
+    (owners, around, strangers, opted_in, any::<[bool; 4]>()).prop_map(
+        |((apps, tenants), (network_policies, ingress_routes), strangers, opted_in, switches)| {
+            let [objects_go, consent, policy, issuer] = switches;
+            Scene {
+                apps,
+                tenants,
+                strangers,
+                opted_in,
+                network_policies,
+                ingress_routes,
+                objects_go,
+                consent,
+                policy,
+                issuer,
+            }
         },
     )
 }
@@ -181,14 +255,20 @@ impl Scene {
     fn cluster(&self) -> Cluster {
         let mut cluster = Cluster::read(PLATFORM);
         cluster.set_issuer(self.issuer.then_some("issuer"));
+        let consent = if self.consent { json!({ "nebari.dev/allow-from": "n1, n2" }) } else { json!({}) };
+        cluster.author(json!({ "kind": "Namespace", "apiVersion": "v1", "metadata": { "name": "closed" } }));
+        for object in self.objects_around() {
+            cluster.author(object);
+        }
         for (namespace, opted_in) in ["n1", "n2"].into_iter().zip(self.opted_in) {
             let labels = if opted_in { json!({ "nebari.dev/managed": "true" }) } else { json!({}) };
             cluster.author(
                 json!({ "kind": "Namespace", "apiVersion": "v1", "metadata": { "name": namespace, "labels": labels } }),
             );
             cluster.author(json!({
-                "kind": "Service", "apiVersion": "v1", "metadata": { "name": "svc", "namespace": namespace },
-                "spec": { "ports": [{ "port": 8000 }] },
+                "kind": "Service", "apiVersion": "v1",
+                "metadata": { "name": "svc", "namespace": namespace, "annotations": consent },
+                "spec": { "ports": [{ "port": 8000 }], "selector": { "a": "1" } },
             }));
             if self.policy {
                 cluster.author(json!({
@@ -220,8 +300,22 @@ impl Scene {
         cluster
     }
 
-    /// Every app gets its second spec, or goes.
+    fn objects_around(&self) -> impl Iterator<Item = Value> {
+        let policies = self.network_policies.iter().map(|policy| ("NetworkPolicy", "networking.k8s.io/v1", policy));
+        let routes = self.ingress_routes.iter().map(|route| ("IngressRouteTCP", "traefik.io/v1alpha1", route));
+        policies.chain(routes).enumerate().map(|(place, (kind, api_version, (namespace, spec)))| {
+            let metadata = json!({ "name": format!("around-{place}"), "namespace": namespace });
+            json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata, "spec": spec })
+        })
+    }
+
+    /// Every app gets its second spec, or goes; so may what is around them.
     fn change(&self, cluster: &mut Cluster) {
+        for object in self.objects_around().filter(|_| self.objects_go) {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let metadata = &object["metadata"];
+            cluster.withdraw(&text(&object["kind"]), &text(&metadata["namespace"]), &text(&metadata["name"]));
+        }
         for (identity, _, later) in &self.apps {
             match later {
                 Some(spec) => cluster.edit(&app(identity, spec)),

@@ -2,6 +2,7 @@
 //! answers when it is asked to.
 
 mod answer;
+mod policies;
 mod report;
 mod settled;
 
@@ -13,8 +14,8 @@ use portreeve_api::names::{nebari_app, tenant};
 use portreeve_names::HostPattern;
 use portreeve_plan::claim::GatewayName;
 use portreeve_plan::{
-    Config, EnvoyGatewayVersion, LegacyListeners, ObjectRef, Plan, TenantApi, TenantApps, TlsRouteVersion, World, Zone,
-    audit, merge, plan,
+    Config, DataPlane, EnvoyGatewayVersion, LegacyListeners, ObjectRef, Plan, TenantApi, TenantApps, TlsRouteVersion,
+    World, Zone, audit, merge, plan,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -191,6 +192,7 @@ impl Cluster {
         world.served.http_routes = !settings.lacks("HTTPRoute");
         world.served.reference_grants = !settings.lacks("ReferenceGrant");
         world.served.security_policies = !settings.lacks("SecurityPolicy");
+        world.served.ingress_routes_tcp = !settings.lacks("IngressRouteTCP");
         world.served.other_tls_routes = settings.other_tls_routes;
         world.served.listener_sets = !settings.lacks("ListenerSet");
         world.served.certificates = !settings.lacks("Certificate");
@@ -321,6 +323,7 @@ impl Settings {
             namespaces: zone.namespaces.clone(),
         };
         Config {
+            data_plane: DataPlane::default(),
             cluster_issuer: self.cluster_issuer.clone(),
             zones: self.zones.iter().map(zone).collect(),
             tenant_api: self.tenant_api.as_ref().map(|api| TenantApi {
@@ -430,6 +433,7 @@ pub(crate) fn settle(cluster: &mut Cluster) {
     after.retain(|name, _| !copied.contains(name));
     assert_eq!(after, others, "law 8: what others made is not as it was");
     cluster.assert_owners_know();
+    cluster.assert_nobody_is_cut_off();
 }
 
 /// The plan of a world, whatever its order (law 2), without a fault (law 3).

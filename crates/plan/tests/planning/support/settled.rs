@@ -43,7 +43,7 @@ impl Cluster {
 }
 
 /// By its controller; without one, by the contract's labels.
-fn is_made(object: &Value) -> bool {
+pub(super) fn is_made(object: &Value) -> bool {
     let metadata = &object["metadata"];
     match list(&metadata["ownerReferences"]).iter().find(|owner| owner["controller"] == true) {
         Some(owner) => owner["kind"] == "NebariApp" || owner["kind"] == "Tenant",
@@ -117,12 +117,54 @@ impl Owner<'_> {
         }
         let route = derived::tls_route(self.name, text(&entry["name"]));
         let set = self.foreign_set();
+        if !set && !self.cluster.settings.lacks("ListenerSet") {
+            self.assert_told_of_clients(entry);
+            self.assert_told_of_imports(entry);
+        }
         let route = !entry["service"].is_null()
             && !self.cluster.settings.lacks("TLSRoute")
             && self.cluster.is_foreign("TLSRoute", self.namespace, &route);
         if set || route {
             let status = self.entry_status(entry).next().expect("an entry that is granted has a status");
             assert_eq!(condition(status, "Ready")["reason"], "ForeignObject", "law 8: {} is not told", self.name);
+        }
+    }
+
+    /// Law 5, for the clients of an entry that is granted.
+    fn assert_told_of_clients(&self, entry: &Value) {
+        let told = self.entry_status(entry).all(|status| !condition(status, "ClientsReady").is_null());
+        assert!(list(&entry["clients"]).is_empty() || told, "law 5: {} is not told of its clients", self.name);
+    }
+
+    /// Law 5, for the imports of an entry that is granted: each rule is a route, or another entry's, or told of.
+    fn assert_told_of_imports(&self, entry: &Value) {
+        let unsupported = ["TLSRoute", "IngressRouteTCP"].iter().any(|kind| self.cluster.settings.lacks(kind));
+        if entry["routeImport"] != "TraefikIngressRouteTCP" || !entry["service"].is_null() || unsupported {
+            return;
+        }
+        let entries = list(&self.spec["routing"]["tcp"]).iter();
+        let importers = entries.filter(|entry| entry["routeImport"] == "TraefikIngressRouteTCP").count();
+        let status = self.entry_status(entry).next().expect("an entry that is granted has a status");
+        let sources = self
+            .cluster
+            .objects
+            .iter()
+            .filter(|((kind, home, _), _)| kind == "IngressRouteTCP" && home == self.namespace);
+        for ((_, _, name), source) in sources {
+            for rule in list(&source["spec"]["routes"]) {
+                let told = list(&status["notImported"])
+                    .iter()
+                    .any(|one| one["name"] == **name && one["match"] == rule["match"]);
+                let is_route = self.cluster.objects.iter().any(|((kind, home, _), route)| {
+                    let owner = &route["metadata"]["ownerReferences"][0];
+                    let hostname = text(&route["spec"]["hostnames"][0]);
+                    kind == "TLSRoute"
+                        && home == self.namespace
+                        && owner["uid"] == source["metadata"]["uid"]
+                        && text(&rule["match"]).contains(hostname)
+                });
+                assert!(told || is_route || importers > 1, "law 5: {} is not told of {rule}: {status}", self.name);
+            }
         }
     }
 
@@ -306,10 +348,10 @@ fn name_of(reference: &Value) -> Name {
     (text(&reference["kind"]).to_owned(), text(&reference["namespace"]).to_owned(), text(&reference["name"]).to_owned())
 }
 
-fn list(value: &Value) -> &[Value] {
+pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
