@@ -47,7 +47,7 @@ impl Isolation {
 /// Without types, a policy is for ingress, and for egress too when it has a rule for it (`NetworkPolicySpec`).
 fn is_of_type(spec: &NetworkPolicySpec, type_: &str) -> bool {
     match spec.policy_types.as_deref() {
-        Some(types) if !types.is_empty() => types.iter().any(|one| one == type_),
+        Some(named) if !named.is_empty() => named.iter().any(|one| one == type_),
         _ => type_ == "Ingress" || spec.egress.as_ref().is_some_and(|rules| !rules.is_empty()),
     }
 }

@@ -1,6 +1,7 @@
 //! `routeImport`: Traefik's IngressRouteTCPs, said as TLSRoutes.
 
 use std::collections::BTreeSet;
+use std::slice::from_ref;
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::Resource;
@@ -141,7 +142,7 @@ impl Rendering<'_, '_, '_> {
         if imports.routes.contains(&key) {
             return imports.refuse(source, rule, format!("another rule has {} already", route.hostname));
         }
-        let spec = body::tls_route(&[parent.clone()], &[route.hostname.to_string()], &route.backends, namespace);
+        let spec = body::tls_route(from_ref(&parent), &[route.hostname.to_string()], &route.backends, namespace);
         let labels = labels::of_tcp_route(&label_value(app));
         let mut body = body::object(&key, version.api_version(), Metadata { labels, ..Metadata::default() }, spec);
         body["metadata"]["ownerReferences"] = json!([{
