@@ -19,7 +19,7 @@ pub(crate) type Gone<'a> = (Key, Maker<'a>);
 /// so it goes only with the Tenant that it was made for.
 pub(crate) fn prune<'a>(view: &View<'a>, wanted: &Wanted<'_, '_>, staying: &BTreeSet<&str>) -> Vec<Gone<'a>> {
     let is_made = |kind: Kind, live: Live<'_>| match live.maker() {
-        maker if is_of_absent(view, &maker, live) => false,
+        maker if is_of_absent(view, &maker) => false,
         Maker::Uid(_, uid) if kind == Kind::Namespace => !staying.contains(uid),
         Maker::AppLabel(..) | Maker::TenantLabel(_) if kind == Kind::Namespace => false,
         _ => live.is_made(),
@@ -34,11 +34,10 @@ pub(crate) fn prune<'a>(view: &View<'a>, wanted: &Wanted<'_, '_>, staying: &BTre
     gone
 }
 
-fn is_of_absent(view: &View<'_>, maker: &Maker<'_>, live: Live<'_>) -> bool {
-    let namespace = live.metadata().namespace.as_deref().unwrap_or_default();
+fn is_of_absent(view: &View<'_>, maker: &Maker<'_>) -> bool {
     view.world.absent.iter().any(|Absent { owner, uid, .. }| {
         let uid = uid.as_deref().unwrap_or_default();
-        maker.is(OwnerIdentity { kind: owner.kind, namespace: &owner.namespace, name: &owner.name, uid }, namespace)
+        maker.is(OwnerIdentity { kind: owner.kind, namespace: &owner.namespace, name: &owner.name, uid })
     })
 }
 
