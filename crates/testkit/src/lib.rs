@@ -15,6 +15,7 @@
 //! ```
 
 mod bed;
+pub mod clients;
 mod envoy_gateway;
 pub mod fixtures;
 mod network;

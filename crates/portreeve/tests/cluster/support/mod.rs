@@ -1,0 +1,22 @@
+//! The operator, the platform that it runs on, and the teams whose apps it serves.
+
+#![allow(dead_code, unused_imports, reason = "not every part of the kit has a test yet")]
+
+mod operator;
+mod platform;
+mod scenarios;
+mod team;
+
+pub(crate) use operator::Operator;
+pub(crate) use platform::{Platform, issuer};
+pub(crate) use scenarios::{say, side_by_side};
+pub(crate) use team::{PORT, TLS_PORT, Team, WAY, has, message};
+
+/// API version of NebariApp.
+pub(crate) const NEBARI: &str = "reconcilers.nebari.dev/v1";
+
+/// API version of Gateway, ListenerSet, HTTPRoute and TLSRoute.
+pub(crate) const GATEWAY_API: &str = "gateway.networking.k8s.io/v1";
+
+/// API version of Certificate and ClusterIssuer.
+pub(crate) const CERTIFICATES: &str = "cert-manager.io/v1";
