@@ -13,8 +13,12 @@ pub fn start(command: &Command) {
         _ => ("warn", LogFormat::Text),
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
-        // What libraries have to say about each request is for RUST_LOG.
-        EnvFilter::new(if level == "debug" { "info,portreeve=debug,portreeve_controller=debug" } else { level })
+        // What libraries have to say about each request is for RUST_LOG; what fails a watch, the controller says itself.
+        EnvFilter::new(match level {
+            "debug" => "info,kube_runtime=error,portreeve=debug,portreeve_controller=debug",
+            "info" => "info,kube_runtime=error",
+            level => level,
+        })
     });
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     match format {

@@ -85,7 +85,7 @@ impl Reflectors {
                 if self.running.get(&kind).is_none_or(|running| running.number != number) {
                     return false;
                 }
-                let changed = self.hear(Kind::of(kind).definition(), said, cache.store_mut(kind));
+                let changed = self.hear(Kind::of(kind).label(), said, cache.store_mut(kind));
                 if changed && matches!(kind, KindName::NebariApp | KindName::Tenant | KindName::Secret) {
                     self.adjust_secrets(cache, tasks);
                 }
@@ -127,7 +127,7 @@ impl Reflectors {
     /// What is not known yet, and why.
     pub(super) fn missing(&self, cache: &Cache) -> Vec<String> {
         let unknown = cache.stores().filter(|(_, store)| !store.is_synced);
-        let unknown = unknown.map(|(kind, _)| Kind::of(kind).definition());
+        let unknown = unknown.map(|(kind, _)| Kind::of(kind).label());
         let definitions = (!self.knows_definitions).then(|| DEFINITIONS.to_owned());
         let explain = |name: String| match self.troubles.get(&name) {
             Some(trouble) => format!("{name}: {}", describe(trouble)),
@@ -172,7 +172,7 @@ impl Reflectors {
                 running.handle.abort();
             }
             cache.stop(kind);
-            self.troubles.remove(&Kind::of(kind).definition());
+            self.troubles.remove(&Kind::of(kind).label());
             tracing::info!(kind = Kind::of(kind).kind, "not watched any more");
         }
         let started: Vec<_> = wanted.into_iter().filter(|(kind, _)| !self.running.contains_key(kind)).collect();
@@ -190,7 +190,7 @@ impl Reflectors {
         cache.start(kind.name, version);
         let say = move |event: Result<_, _>| Input::Kind(kind.name, number, event.map(|event| change(kind, event)));
         let fields = kind.fields.map(str::to_owned);
-        let handle = tasks.spawn(kind.definition(), follow(api, fields, sender, say));
+        let handle = tasks.spawn(kind.label(), follow(api, fields, sender, say));
         self.running.insert(kind.name, Running { number, handle });
     }
 
@@ -225,18 +225,31 @@ impl Reflectors {
     }
 
     fn works(&mut self, name: &str) {
-        if self.troubles.remove(name).is_some() {
-            tracing::info!(watch = name, "it works again");
+        match self.troubles.remove(name) {
+            Some(Trouble::Failed(_)) if !self.has_failures() => {
+                tracing::info!("the API server answers all watches again")
+            }
+            Some(Trouble::Forbidden(_) | Trouble::NotServed) => tracing::info!(watch = name, "it works again"),
+            _ => {}
         }
     }
 
-    /// Says what is wrong once, and keeps it for those who ask whether all is ready.
+    /// Says what is wrong once, and keeps it for those who ask whether all is ready. An API server that is away fails
+    /// every watch: that is said once, not for each.
     fn fails(&mut self, name: String, trouble: Trouble) -> bool {
-        if self.troubles.get(&name) != Some(&trouble) {
+        let is_known = match &trouble {
+            Trouble::Failed(_) => self.has_failures(),
+            Trouble::Forbidden(_) | Trouble::NotServed => self.troubles.get(&name) == Some(&trouble),
+        };
+        if !is_known {
             tracing::warn!(watch = name, "{}", describe(&trouble));
-            self.troubles.insert(name, trouble);
         }
+        self.troubles.insert(name, trouble);
         false
+    }
+
+    fn has_failures(&self) -> bool {
+        self.troubles.values().any(|trouble| matches!(trouble, Trouble::Failed(_)))
     }
 }
 

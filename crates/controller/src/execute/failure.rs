@@ -52,7 +52,8 @@ fn of_status(status: &Status) -> Failure {
     let is_terminating = causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating");
     match status.code {
         _ if is_terminating => Failure::Terminating,
-        404 | 410 => Failure::Gone,
+        // 405: its definition is being deleted.
+        404 | 405 | 410 => Failure::Gone,
         409 => Failure::Conflict,
         // A failed `test` of a JSON Patch is a conflict too, though the API server calls it invalid.
         422 if status.message.contains("testing value") || status.message.contains("test failed") => Failure::Conflict,
@@ -75,6 +76,7 @@ mod tests {
     fn what_the_api_server_says_tells_who_is_at_fault() {
         assert_eq!(failure(json!({"code": 409, "reason": "Conflict"})), Failure::Conflict);
         assert_eq!(failure(json!({"code": 404})), Failure::Gone);
+        assert_eq!(failure(json!({"code": 405, "reason": "MethodNotAllowed"})), Failure::Gone);
         let terminating = json!({"code": 403, "details": {"causes": [{"reason": "NamespaceTerminating"}]}});
         assert_eq!(failure(terminating), Failure::Terminating);
         let tested = json!({"code": 422, "message": "the server rejected our request due to an error in our request"});

@@ -245,6 +245,11 @@ impl Kind {
         format!("{}.{}", self.plural, self.group)
     }
 
+    /// What logs and those who ask whether all is ready are told of it.
+    pub fn label(&self) -> String {
+        if self.group.is_empty() { self.plural.to_owned() } else { self.definition() }
+    }
+
     /// As in `apiVersion`.
     pub fn api_version(&self, version: &str) -> String {
         if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
