@@ -124,7 +124,7 @@ fn endpoints<'a>(
     if addresses.is_empty() { Err(BackendProblem::NoEndpoint) } else { Ok(addresses.into()) }
 }
 
-fn service_port(service: &Service, port: Option<u16>) -> Result<&ServicePort, BackendProblem> {
+pub(crate) fn service_port(service: &Service, port: Option<u16>) -> Result<&ServicePort, BackendProblem> {
     let spec = service.spec.as_ref();
     if spec.is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName")) {
         return Err(BackendProblem::ExternalName);
@@ -140,13 +140,18 @@ fn unsupported_app_protocol(port: &ServicePort) -> Option<&str> {
 }
 
 /// Absent means TCP.
-fn is_tcp(protocol: Option<&str>) -> bool {
+pub(crate) fn is_tcp(protocol: Option<&str>) -> bool {
     matches!(protocol, None | Some("TCP"))
 }
 
 /// The ready endpoints in a fixed order. Of a Service with two address families only the first is used if it has any:
 /// both lead to the same Pods, and the gateway's host may speak only one of them.
-fn ready_addresses(index: &Index<'_>, name: Name<'_>, service: &Service, port: &ServicePort) -> Vec<SocketAddr> {
+pub(crate) fn ready_addresses(
+    index: &Index<'_>,
+    name: Name<'_>,
+    service: &Service,
+    port: &ServicePort,
+) -> Vec<SocketAddr> {
     let slices = index.slices(name).iter();
     let mut addresses: Vec<_> = slices.flat_map(|slice| slice_addresses(slice, port)).collect();
     addresses.sort_unstable();

@@ -11,7 +11,7 @@ use crate::Objects;
 pub(crate) const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 
 /// The label that the API server puts on every namespace, with its name; nobody can change it there.
-const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
+pub(crate) const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// The label by which an EndpointSlice names its Service.
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";

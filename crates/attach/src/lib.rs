@@ -16,6 +16,7 @@ mod http_rules;
 mod index;
 mod listener;
 mod namespaces;
+mod network_policy;
 mod owners;
 mod references;
 mod routes;
@@ -35,8 +36,10 @@ use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::{TlsRoute, TlsRouteStatus};
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+pub use network_policy::{Dependence, Doubt, GatewayPods, PodLabels, Pods, Verdict};
 use portreeve_table::{PortKey, Table};
-pub use trace::{Hop, Question, RequestQuestion, Trace, trace};
+pub use trace::{Hop, Origin, Question, RequestQuestion, Trace, trace};
 
 /// Every object that decides what a gateway serves. Shared, so that a snapshot of a cluster costs no copies.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +64,8 @@ pub struct Objects {
     pub endpoint_slices: Vec<Arc<EndpointSlice>>,
     /// The certificates of listeners.
     pub secrets: Vec<Arc<Secret>>,
+    /// Needed for [`Question::from`] only.
+    pub network_policies: Vec<Arc<NetworkPolicy>>,
     /// HTTPRoutes, by namespace and name, that somebody protects by means that this gateway does not have, and which
     /// means. They are refused: nobody is let in unprotected.
     pub unprotectable: BTreeMap<(String, String), String>,

@@ -10,6 +10,7 @@ use gateway_api::listenersets::{
     ListenerSetListenersAllowedRoutesNamespaces, ListenerSetListenersAllowedRoutesNamespacesFrom,
     ListenerSetListenersAllowedRoutesNamespacesSelector,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::index::Index;
 
@@ -23,15 +24,16 @@ pub(crate) enum NamespaceRule<'a> {
     Selected(Option<Selector<'a>>),
 }
 
-/// A label selector over namespaces.
+/// A label selector.
 #[derive(Clone, Debug)]
 pub(crate) struct Selector<'a> {
     labels: Option<&'a BTreeMap<String, String>>,
-    expressions: Vec<Expression<'a>>,
+    expressions: Vec<Requirement<'a>>,
 }
 
-#[derive(Clone, Debug)]
-struct Expression<'a> {
+/// What a selector demands of one label.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requirement<'a> {
     key: &'a str,
     operator: &'a str,
     values: &'a [String],
@@ -52,16 +54,27 @@ impl<'a> NamespaceRule<'a> {
 }
 
 impl<'a> Selector<'a> {
-    fn matches(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
-        let wanted = self.labels.into_iter().flatten();
-        wanted.into_iter().all(|(key, value)| label(key) == Some(value))
-            && self.expressions.iter().all(|expression| expression.matches(label(expression.key)))
+    pub(crate) fn matches(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.requirements().all(|requirement| requirement.matches(label(requirement.key)))
+    }
+
+    /// What must all hold.
+    pub(crate) fn requirements(&self) -> impl Iterator<Item = Requirement<'a>> {
+        let labels = self.labels.into_iter().flatten();
+        let labels =
+            labels.map(|(key, value)| Requirement { key, operator: "In", values: std::slice::from_ref(value) });
+        labels.chain(self.expressions.iter().copied())
     }
 }
 
-impl Expression<'_> {
-    /// An operator that is not known selects nothing.
-    fn matches(&self, label: Option<&str>) -> bool {
+impl<'a> Requirement<'a> {
+    /// Of the label that it is about.
+    pub(crate) fn key(&self) -> &'a str {
+        self.key
+    }
+
+    /// Whether it holds with this value of the label. An operator that is not known selects nothing.
+    pub(crate) fn matches(&self, label: Option<&str>) -> bool {
         let listed = label.is_some_and(|label| self.values.iter().any(|value| value == label));
         match self.operator {
             "In" => listed,
@@ -92,7 +105,7 @@ macro_rules! selector_from {
                 Self {
                     labels: selector.match_labels.as_ref(),
                     expressions: expressions
-                        .map(|expression| Expression {
+                        .map(|expression| Requirement {
                             key: &expression.key,
                             operator: &expression.operator,
                             values: expression.values.as_deref().unwrap_or_default(),
@@ -107,7 +120,8 @@ macro_rules! selector_from {
 selector_from!(
     GatewayAllowedListenersNamespacesSelector,
     GatewayListenersAllowedRoutesNamespacesSelector,
-    ListenerSetListenersAllowedRoutesNamespacesSelector
+    ListenerSetListenersAllowedRoutesNamespacesSelector,
+    LabelSelector
 );
 
 macro_rules! route_namespaces_from {

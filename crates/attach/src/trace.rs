@@ -2,13 +2,17 @@
 
 mod backends;
 mod listeners;
+mod network;
 mod routes;
 
 use portreeve_names::Hostname;
 use portreeve_table::Table;
 
+use serde_json::{Value, json};
+
 use crate::decisions::{Decisions, decide};
-use crate::index::{GATEWAY_GROUP, Referent, Referrer, name_of};
+use crate::index::{GATEWAY_GROUP, Index, Referent, Referrer, name_of};
+use crate::network_policy::{GatewayPods, Pods, Verdict};
 use crate::owners::{Owner, OwnerKind};
 use crate::{Objects, Settings, serve};
 
@@ -25,6 +29,17 @@ pub struct Question {
     pub name: Option<Hostname>,
     /// What is asked inside, for HTTP and HTTPS listeners; `GET /` when absent.
     pub request: Option<RequestQuestion>,
+    /// Who asks, inside the cluster; then the NetworkPolicies on the way are looked at too.
+    pub from: Option<Origin>,
+}
+
+/// From which Pods a connection comes, and through which it goes.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The clients.
+    pub client: Pods,
+    /// Those of the gateway.
+    pub gateway: GatewayPods,
 }
 
 /// The request line of a [`Question`].
@@ -39,26 +54,40 @@ pub struct RequestQuestion {
 /// The answer to a [`Question`]: the way hop by hop, up to the first that fails.
 ///
 /// The way forks where several Gateways have listeners for the name that are equally specific, and where a rule has
-/// several backends; each branch then follows in turn and ends at its own first failure.
+/// several backends; each branch then follows in turn and ends at its own first failure. Hops that NetworkPolicies
+/// block do not end it: what is behind them is told too.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Trace {
     /// Never empty.
     pub hops: Vec<Hop>,
+    /// What to bear in mind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<&'static str>,
 }
+
+/// What no object tells.
+const ENFORCEMENT: &str = "NetworkPolicies are only enforced where the cluster's network plugin does so; where it does \
+                           not, they block nothing";
 
 /// One step of the way.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Hop {
-    /// `Gateway`, `Listener`, `Route`, `ReferenceGrant`, `Service`, `Endpoints`.
+    /// `Gateway`, `Listener`, `NetworkPolicy`, `Route`, `ReferenceGrant`, `Service`, `Endpoints`.
     pub kind: &'static str,
     /// `Kind/namespace/name[/section]`, or what was looked for if there is no such object.
     pub subject: String,
-    /// Whether the way goes on from here.
+    /// Whether the way goes on from here, for certain.
     pub ok: bool,
     /// What was found.
     pub finding: String,
     /// What to change, on the hop that fails.
     pub fix: Option<String>,
+    /// The object to create, where that is what to change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Box<Value>>,
+    /// Of a hop of the kind `NetworkPolicy`.
+    #[serde(flatten)]
+    pub verdict: Option<Box<Verdict>>,
 }
 
 impl Trace {
@@ -70,11 +99,16 @@ impl Trace {
 
 impl Hop {
     fn good(kind: &'static str, subject: impl Into<String>, finding: impl Into<String>) -> Self {
-        Self { kind, subject: subject.into(), ok: true, finding: finding.into(), fix: None }
+        let (subject, finding) = (subject.into(), finding.into());
+        Self { kind, subject, ok: true, finding, fix: None, manifest: None, verdict: None }
     }
 
     fn bad(kind: &'static str, subject: impl Into<String>, finding: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { kind, subject: subject.into(), ok: false, finding: finding.into(), fix: Some(fix.into()) }
+        Self { ok: false, fix: Some(fix.into()), ..Self::good(kind, subject, finding) }
+    }
+
+    fn creating(self, manifest: Option<Value>) -> Self {
+        Self { manifest: manifest.map(Box::new), ..self }
     }
 }
 
@@ -85,26 +119,28 @@ impl Hop {
 pub fn trace(objects: &Objects, settings: &Settings, question: &Question) -> Trace {
     let decisions = decide(objects, settings);
     let table = serve::table(&decisions);
-    let walk = Walk { objects, decisions: &decisions, table: &table, question };
-    Trace { hops: walk.hops() }
+    let index = Index::new(objects);
+    let walk = Walk { objects, index: &index, decisions: &decisions, table: &table, question };
+    Trace { hops: walk.hops(), notes: question.from.iter().map(|_| ENFORCEMENT).collect() }
 }
 
-/// The narrowest grant that permits a reference, ready to be pasted.
-fn create_grant(name: &str, from: Referrer<'_>, to: Referent<'_>) -> String {
-    format!(
-        "create this:\n\
-         apiVersion: {GATEWAY_GROUP}/v1\n\
-         kind: ReferenceGrant\n\
-         metadata:\n  name: {name}\n  namespace: {}\n\
-         spec:\n  from:\n    - group: {GATEWAY_GROUP}\n      kind: {}\n      namespace: {}\n  \
-         to:\n    - group: \"\"\n      kind: {}\n      name: {}\n",
-        to.namespace, from.kind, from.namespace, to.kind, to.name
-    )
+/// The narrowest grant that permits a reference.
+fn grant(name: &str, from: Referrer<'_>, to: Referent<'_>) -> Value {
+    json!({
+        "apiVersion": format!("{GATEWAY_GROUP}/v1"),
+        "kind": "ReferenceGrant",
+        "metadata": {"name": name, "namespace": to.namespace},
+        "spec": {
+            "from": [{"group": GATEWAY_GROUP, "kind": from.kind, "namespace": from.namespace}],
+            "to": [{"group": "", "kind": to.kind, "name": to.name}],
+        },
+    })
 }
 
 /// What every step of the way looks at.
 struct Walk<'w> {
     objects: &'w Objects,
+    index: &'w Index<'w>,
     decisions: &'w Decisions<'w>,
     table: &'w Table,
     question: &'w Question,
@@ -162,10 +198,11 @@ impl<'w> Walk<'w> {
                 return hops;
             }
         };
+        hops.extend(self.to_gateway(gateway));
         match self.route(gateway, &found) {
             Ok((hop, rule)) => {
                 hops.push(hop);
-                hops.extend(rule.into_iter().flat_map(|(route, rule)| backends::hops(route, rule)));
+                hops.extend(rule.into_iter().flat_map(|(route, rule)| self.to_backends(gateway, route, rule)));
             }
             Err(hop) => hops.push(hop),
         }

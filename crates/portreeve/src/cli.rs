@@ -19,6 +19,7 @@ pub use controller::{ControllerArgs, ElectionArgs, ExperimentalVersion, Migratio
 
 use crate::exit;
 use crate::input::{CONTROLLER_NAME, Input};
+use crate::pods::PodsArg;
 use crate::sockets::{AddressPool, Listen, PortMap, Rules, may_bind};
 use crate::state::{StateError, default_path};
 use crate::world::{BackendEndpoint, LOCAL_ISSUER};
@@ -82,7 +83,15 @@ const TRACE_EXAMPLES: &str = "\
 Examples:
   portreeve trace ./manifests https://hub.example.com/lab
   portreeve trace ./manifests --port 8786 --sni daskgateway-team.0123abcd
-  portreeve trace ./manifests --port 443 --sni a.example.com --gateway envoy-gateway-system/nebari-gateway";
+  portreeve trace ./manifests --port 443 --sni a.example.com --gateway envoy-gateway-system/nebari-gateway
+  portreeve trace ./manifests --port 8786 --sni daskgateway-team.0123abcd \
+    --from jupyterhub/app=jupyterhub,component=singleuser-server
+
+Exit code 1 says that it does not arrive, or that this cannot be known.";
+
+/// Those of Envoy Gateway, as [`portreeve_attach::GatewayPods::default`] has them.
+const ENVOY_GATEWAY_PODS: &str = "envoy-gateway-system/\
+    gateway.envoyproxy.io/owning-gateway-name={name},gateway.envoyproxy.io/owning-gateway-namespace={namespace}";
 
 /// Arguments of `demo`.
 #[derive(Debug, Args)]
@@ -138,6 +147,17 @@ pub struct TraceArgs {
     /// The method of the request
     #[arg(long, default_value = "GET")]
     pub method: String,
+    /// Whose connection it is, by namespace and labels of its Pods (KEY=VALUE, or !KEY for one that they lack)
+    ///
+    /// Adds the NetworkPolicies on the way, and prints those that would open what is blocked.
+    #[arg(long, value_name = "NAMESPACE[/LABELS]")]
+    pub from: Option<PodsArg>,
+    /// The gateway's Pods; {namespace} and {name} stand for those of the Gateway
+    #[arg(long, requires = "from", value_name = "NAMESPACE[/LABELS]", default_value = ENVOY_GATEWAY_PODS)]
+    pub gateway_pods: PodsArg,
+    /// What is added to a listener's port below 1024 to get the port in the gateway's Pods
+    #[arg(long, requires = "from", value_name = "NUMBER", default_value_t = 10_000)]
+    pub low_port_offset: u16,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
@@ -415,8 +435,20 @@ mod tests {
         for good in [&["https://a.test"][..], &["--port=443"], &["--port=443", "--sni=a.test"]] {
             assert!(parse(&[&["trace", "dir"], good].concat()).is_ok(), "{good:?}");
         }
-        for bad in [&[][..], &["--sni=a.test"], &["https://a.test", "--port=443"]] {
+        for bad in [&[][..], &["--sni=a.test"], &["https://a.test", "--port=443"], &["--port=443", "--gateway-pods=a"]]
+        {
             assert!(parse(&[&["trace", "dir"], bad].concat()).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn trace_takes_the_pods_of_envoy_gateway_for_the_gateways_unless_told_otherwise() {
+        let Command::Trace(trace) = parse(&["trace", "dir", "--port=443", "--from=hub"]).unwrap().command else {
+            panic!("another command");
+        };
+        let pods = trace.gateway_pods;
+        let default = portreeve_attach::GatewayPods::default();
+        assert_eq!((pods.namespace, pods.labels), (default.namespace, default.labels));
+        assert_eq!(trace.low_port_offset, default.low_port_offset);
     }
 }

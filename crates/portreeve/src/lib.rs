@@ -21,6 +21,7 @@ pub mod manifest;
 pub mod offline;
 mod open_files;
 pub mod output;
+pub mod pods;
 pub mod records;
 pub mod report;
 pub mod sockets;

@@ -1,28 +1,33 @@
-use super::{Hop, create_grant};
+use super::{Hop, Walk, grant};
 use crate::backends::{Backend, BackendProblem};
 use crate::index::{Referent, Referrer, name_of};
+use crate::owners::Owner;
 use crate::routes::{Route, Rule};
 
-/// From a rule to the endpoints of each backend that gets traffic.
-pub(super) fn hops(route: &Route<'_>, rule: &Rule<'_>) -> Vec<Hop> {
-    rule.backends.iter().filter(|backend| backend.weight > 0).flat_map(|backend| to_endpoints(route, backend)).collect()
+impl<'w> Walk<'w> {
+    /// From a rule to the endpoints of each backend that gets traffic.
+    pub(super) fn to_backends(&self, gateway: &Owner<'_>, route: &Route<'_>, rule: &Rule<'w>) -> Vec<Hop> {
+        let backends = rule.backends.iter().filter(|backend| backend.weight > 0);
+        backends.flat_map(|backend| self.to_backend(gateway, route, backend)).collect()
+    }
+
+    fn to_backend(&self, gateway: &Owner<'_>, route: &Route<'_>, backend: &Backend<'w>) -> Vec<Hop> {
+        let mut hops = Vec::new();
+        if backend.namespace != name_of(route.metadata).0 {
+            hops.push(granted(route, backend));
+        }
+        if hops.iter().all(|hop| hop.ok) {
+            hops.push(service(backend));
+        }
+        if hops.iter().all(|hop| hop.ok) {
+            hops.push(endpoints(backend));
+            hops.extend(self.to_pods(gateway, backend));
+        }
+        hops
+    }
 }
 
-fn to_endpoints(route: &Route<'_>, backend: &Backend<'_>) -> Vec<Hop> {
-    let mut hops = Vec::new();
-    if backend.namespace != name_of(route.metadata).0 {
-        hops.push(grant(route, backend));
-    }
-    if hops.iter().all(|hop| hop.ok) {
-        hops.push(service(backend));
-    }
-    if hops.iter().all(|hop| hop.ok) {
-        hops.push(endpoints(backend));
-    }
-    hops
-}
-
-fn grant(route: &Route<'_>, backend: &Backend<'_>) -> Hop {
+fn granted(route: &Route<'_>, backend: &Backend<'_>) -> Hop {
     let subject = format!("ReferenceGrant/{}", backend.namespace);
     let (kind, from) = (route.kind.as_str(), name_of(route.metadata).0);
     let service = format!("Service '{}/{}'", backend.namespace, backend.name);
@@ -31,7 +36,8 @@ fn grant(route: &Route<'_>, backend: &Backend<'_>) -> Hop {
             let finding = format!("none lets a {kind} of namespace '{from}' use {service}");
             let from = Referrer { kind, namespace: from };
             let to = Referent { kind: "Service", namespace: backend.namespace, name: backend.name };
-            Hop::bad("ReferenceGrant", subject, finding, create_grant(name_of(route.metadata).1, from, to))
+            let grant = grant(name_of(route.metadata).1, from, to);
+            Hop::bad("ReferenceGrant", subject, finding, "create this ReferenceGrant").creating(Some(grant))
         }
         _ => Hop::good("ReferenceGrant", subject, format!("lets a {kind} of namespace '{from}' use {service}")),
     }

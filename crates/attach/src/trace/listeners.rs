@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use portreeve_table::{HttpListener, ListenerId, Port, PortKey, TlsListener};
+use serde_json::Value;
 
-use super::{Hop, Walk, create_grant};
+use super::{Hop, Walk, grant};
 use crate::certificates::CertificateProblem;
 use crate::index::{Referent, Referrer};
 use crate::listener::Listener;
@@ -49,7 +50,8 @@ impl<'w> Walk<'w> {
         };
         let listener = self.by_id(id).ok_or_else(|| self.no_listener(gateway))?;
         if let Some(hindrance) = listener.hindrance() {
-            return Err(Hop::bad("Listener", id.to_string(), hindrance, self.advice(listener)));
+            let (fix, manifest) = self.advice(listener);
+            return Err(Hop::bad("Listener", id.to_string(), hindrance, fix).creating(manifest));
         }
         match self.not_programmed(listener) {
             Some(hop) => Err(hop),
@@ -57,14 +59,15 @@ impl<'w> Walk<'w> {
         }
     }
 
-    fn advice(&self, listener: &Listener<'_>) -> String {
+    fn advice(&self, listener: &Listener<'_>) -> (&'static str, Option<Value>) {
         let owner_name = self.decisions.owners[listener.owner].name().1;
         match &listener.certificate_problem {
             Some(CertificateProblem::NotPermitted { namespace, from_kind, from, secret }) => {
                 let from = Referrer { kind: from_kind, namespace: from };
-                create_grant(owner_name, from, Referent { kind: "Secret", namespace, name: secret })
+                let grant = grant(owner_name, from, Referent { kind: "Secret", namespace, name: secret });
+                ("create this ReferenceGrant", Some(grant))
             }
-            _ => "change that; until then connections for its names are refused".to_owned(),
+            _ => ("change that; until then connections for its names are refused", None),
         }
     }
 

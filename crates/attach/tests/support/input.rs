@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use portreeve_attach::{
-    Attached, Classes, DataPlane, Objects, Question, RequestQuestion, Settings, SocketState, attach,
+    Attached, Classes, DataPlane, GatewayPods, Objects, Origin, Pods, Question, RequestQuestion, Settings, SocketState,
+    attach,
 };
 use portreeve_names::Hostname;
 use serde::Deserialize;
@@ -47,6 +48,16 @@ struct QuestionDocument {
     name: Option<String>,
     /// Method and path, as in `GET /`.
     request: Option<String>,
+    /// Whose connection it is.
+    from: Option<OriginDocument>,
+}
+
+/// The client's Pods.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OriginDocument {
+    namespace: String,
+    labels: BTreeMap<String, Option<String>>,
 }
 
 /// `kind: TestCertificate`: becomes a Secret with a fresh self-signed certificate.
@@ -124,6 +135,7 @@ impl Case {
             "Service" => objects.services.push(object(document)?),
             "EndpointSlice" => objects.endpoint_slices.push(object(document)?),
             "Secret" => objects.secrets.push(object(document)?),
+            "NetworkPolicy" => objects.network_policies.push(object(document)?),
             "TestCertificate" => objects.secrets.push(object(secret(&read(document)?))?),
             "Unprotectable" => {
                 let text = |field: &str| document[field].as_str().unwrap_or_default().to_owned();
@@ -156,7 +168,11 @@ fn question(document: QuestionDocument) -> Result<Question, String> {
     let name = document.name.as_deref().map(Hostname::parse).transpose().map_err(|error| error.to_string())?;
     let request = document.request.as_deref().and_then(|request| request.split_once(' '));
     let request = request.map(|(method, path)| RequestQuestion { method: method.to_owned(), path: path.to_owned() });
-    Ok(Question { gateway: document.gateway, port: document.port, tls: document.tls, name, request })
+    let from = document.from.map(|OriginDocument { namespace, labels }| Origin {
+        client: Pods { namespace, labels: Some(labels), addresses: Vec::new() },
+        gateway: GatewayPods::default(),
+    });
+    Ok(Question { gateway: document.gateway, port: document.port, tls: document.tls, name, request, from })
 }
 
 fn classes(document: &Value) -> Result<Classes, String> {

@@ -137,6 +137,7 @@ fn shuffled(objects: &Objects, turn: usize) -> Objects {
         services: turned(&objects.services, turn),
         endpoint_slices: turned(&objects.endpoint_slices, turn),
         secrets: turned(&objects.secrets, turn),
+        network_policies: turned(&objects.network_policies, turn),
         unprotectable: objects.unprotectable.clone(),
     }
 }

@@ -51,6 +51,9 @@ fn traces(case: &Case) -> String {
             for line in hop.fix.iter().flat_map(|fix| fix.lines()) {
                 writeln!(text, "    > {line}").unwrap();
             }
+            if let Some(manifest) = &hop.manifest {
+                writeln!(text, "    + {manifest}").unwrap();
+            }
         }
     }
     text

@@ -4,16 +4,18 @@ use std::io::{self, Write};
 
 use http::Uri;
 use http::uri::Scheme;
-use portreeve_attach::{Question, RequestQuestion, Trace, trace};
+use portreeve_attach::{GatewayPods, Hop, Origin, Pods, Question, RequestQuestion, Trace, Verdict, trace};
 use portreeve_names::Hostname;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{complain, look, write_json};
 use crate::cli::{Output, TraceArgs};
 use crate::exit::Exit;
 use crate::manifest::Finding;
 use crate::output::{print, say};
-use crate::report::SocketStates;
+use crate::pods::PodsArg;
+use crate::report::{SocketStates, State};
 use crate::text::Style;
 
 /// A command line that asks nothing that could be answered.
@@ -58,12 +60,20 @@ pub fn run(arguments: TraceArgs) -> anyhow::Result<Exit> {
 
 fn question(arguments: &TraceArgs) -> Result<Question, BadQuestion> {
     let gateway = arguments.gateway.clone();
+    let from = origin(arguments);
     let Some(url) = &arguments.url else {
         let name =
             arguments.sni.as_deref().map(|name| Hostname::parse(name).map_err(|_| BadQuestion::Name(name.to_owned())));
         let port = arguments.port.unwrap_or_default();
         // Whoever names no server may still speak TLS; the listener decides.
-        return Ok(Question { gateway, port, tls: arguments.sni.is_some(), name: name.transpose()?, request: None });
+        return Ok(Question {
+            gateway,
+            port,
+            tls: arguments.sni.is_some(),
+            name: name.transpose()?,
+            request: None,
+            from,
+        });
     };
     let bad = || BadQuestion::Url(url.clone());
     let uri: Uri = url.parse().map_err(|_| bad())?;
@@ -86,7 +96,15 @@ fn question(arguments: &TraceArgs) -> Result<Question, BadQuestion> {
         // An IP address is no name: clients send none for it.
         name: Hostname::parse(host).ok(),
         request: Some(RequestQuestion { method: arguments.method.to_uppercase(), path }),
+        from,
     })
+}
+
+fn origin(arguments: &TraceArgs) -> Option<Origin> {
+    let PodsArg { namespace, labels } = arguments.from.clone()?;
+    let client = Pods { namespace, labels: Some(labels), addresses: Vec::new() };
+    let PodsArg { namespace, labels } = arguments.gateway_pods.clone();
+    Some(Origin { client, gateway: GatewayPods { namespace, labels, low_port_offset: arguments.low_port_offset } })
 }
 
 /// A port that no listener names may be the one that a listener's port is served on.
@@ -114,9 +132,32 @@ fn write_table(out: &mut dyn Write, answer: &Trace, style: Style) -> io::Result<
     for hop in &answer.hops {
         let fix = hop.fix.as_ref().map(|fix| format!("\nto do: {fix}")).unwrap_or_default();
         let finding = format!("{}{fix}", hop.finding);
-        table.add_row([style.mark(hop.ok), hop.kind, &hop.subject, &finding]);
+        table.add_row([style.state_mark(state(hop)), hop.kind, &hop.subject, &finding]);
     }
-    writeln!(out, "{table}")
+    writeln!(out, "{table}")?;
+    for note in &answer.notes {
+        writeln!(out, "{note}.")?;
+    }
+    let manifests: Vec<_> = answer.hops.iter().filter_map(|hop| hop.manifest.as_deref()).collect();
+    write_manifests(out, &manifests)
+}
+
+fn state(hop: &Hop) -> State {
+    match hop.verdict.as_deref() {
+        Some(Verdict::Unknown { .. }) => State::Pending,
+        _ if hop.ok => State::Ready,
+        _ => State::Refused,
+    }
+}
+
+/// Outside of the table, where they can be copied; what several hops need, once.
+fn write_manifests(out: &mut dyn Write, manifests: &[&Value]) -> io::Result<()> {
+    let is_new = |place: &usize| !manifests[..*place].contains(&manifests[*place]);
+    for place in (0..manifests.len()).filter(is_new) {
+        let text = serde_saphyr::to_string(manifests[place]).map_err(io::Error::other)?;
+        write!(out, "---\n{text}")?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -198,11 +198,8 @@ impl World {
                 Typed::TlsRoute(object) => objects.tls_routes.push(object.clone()),
                 Typed::ReferenceGrant(object) => objects.reference_grants.push(object.clone()),
                 Typed::SecurityPolicy(policy) => objects.unprotectable.extend(protected_by(policy)),
-                Typed::NebariApp(_)
-                | Typed::Tenant(_)
-                | Typed::Certificate(_)
-                | Typed::NetworkPolicy(_)
-                | Typed::IngressRouteTcp(_) => {}
+                Typed::NetworkPolicy(object) => objects.network_policies.push(object.clone()),
+                Typed::NebariApp(_) | Typed::Tenant(_) | Typed::Certificate(_) | Typed::IngressRouteTcp(_) => {}
             }
         }
         objects

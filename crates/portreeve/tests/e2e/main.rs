@@ -6,5 +6,6 @@ mod cli;
 mod dask;
 mod http;
 mod isolation;
+mod network_policies;
 mod reload;
 mod support;
