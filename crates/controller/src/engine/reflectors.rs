@@ -227,7 +227,7 @@ impl Reflectors {
     fn works(&mut self, name: &str) {
         match self.troubles.remove(name) {
             Some(Trouble::Failed(_)) if !self.has_failures() => {
-                tracing::info!("the API server answers all watches again")
+                tracing::info!("the API server answers all watches again");
             }
             Some(Trouble::Forbidden(_) | Trouble::NotServed) => tracing::info!(watch = name, "it works again"),
             _ => {}
