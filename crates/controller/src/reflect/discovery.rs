@@ -42,9 +42,6 @@ pub(crate) struct DefinitionCondition {
     status: String,
 }
 
-/// A kind that decisions only need to know of.
-const INGRESS_ROUTES_TCP: &str = "ingressroutetcps.traefik.io";
-
 /// What the operator was told to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choices {
@@ -65,7 +62,7 @@ impl Definitions {
     pub(crate) fn put(&mut self, definition: &CustomResourceDefinition) -> bool {
         let Some(name) = &definition.metadata.name else { return false };
         let is_read = |kind: &Kind| kind.custom && kind.definition() == *name;
-        if !KINDS.iter().any(is_read) && name != INGRESS_ROUTES_TCP {
+        if !KINDS.iter().any(is_read) {
             return false;
         }
         let conditions = definition.status.iter().flat_map(|status| &status.conditions);
@@ -132,7 +129,7 @@ pub(crate) fn served(cache: &Cache, definitions: &Definitions) -> Served {
         http_routes: is_watched(KindName::HttpRoute),
         reference_grants: is_watched(KindName::ReferenceGrant),
         security_policies: is_watched(KindName::SecurityPolicy),
-        ingress_routes_tcp: definitions.serves(INGRESS_ROUTES_TCP),
+        ingress_routes_tcp: is_watched(KindName::IngressRouteTcp),
         listener_sets: is_watched(KindName::ListenerSet),
         other_tls_routes: tls_routes.is_none() && definitions.serves(&Kind::of(KindName::TlsRoute).definition()),
         tls_routes,

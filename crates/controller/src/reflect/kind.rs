@@ -9,10 +9,11 @@ use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
 use portreeve_api::names::GATEWAY_API_GROUP;
-use portreeve_api::{Certificate, ClusterIssuer, NebariApp, SecurityPolicy, Tenant};
+use portreeve_api::{Certificate, ClusterIssuer, IngressRouteTcp, NebariApp, SecurityPolicy, Tenant};
 use portreeve_plan::World;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -69,6 +70,8 @@ kinds! {
     Certificate(Certificate) => certificates,
     ClusterIssuer(ClusterIssuer) => cluster_issuers,
     SecurityPolicy(SecurityPolicy) => security_policies,
+    NetworkPolicy(NetworkPolicy) => network_policies,
+    IngressRouteTcp(IngressRouteTcp) => ingress_routes_tcp,
 }
 
 /// One kind.
@@ -120,7 +123,7 @@ const BUILT_IN: Kind = Kind {
 };
 
 /// Every kind, in the order of [`KindName`].
-pub static KINDS: [Kind; 14] = [
+pub static KINDS: [Kind; 16] = [
     Kind {
         name: KindName::NebariApp,
         group: "reconcilers.nebari.dev",
@@ -205,6 +208,23 @@ pub static KINDS: [Kind; 14] = [
         custom: true,
         // Those that the former operator made are removed with what they protected.
         verbs: &["delete"],
+        ..BUILT_IN
+    },
+    Kind {
+        name: KindName::NetworkPolicy,
+        group: "networking.k8s.io",
+        kind: "NetworkPolicy",
+        plural: "networkpolicies",
+        verbs: APPLY_AND_DELETE,
+        ..BUILT_IN
+    },
+    Kind {
+        name: KindName::IngressRouteTcp,
+        group: "traefik.io",
+        kind: "IngressRouteTCP",
+        plural: "ingressroutetcps",
+        versions: &["v1alpha1"],
+        custom: true,
         ..BUILT_IN
     },
 ];
