@@ -56,8 +56,9 @@ fn copy_definitions(group: &Group, definitions: &Definitions) -> anyhow::Result<
         fs::create_dir_all(unfinished)?;
         for entry in fs::read_dir(module.join(definitions.folder))? {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "yaml") {
-                fs::write(unfinished.join(path.file_name().unwrap_or_default()), fs::read(&path)?)?;
+            let name = path.file_name().unwrap_or_default();
+            if path.extension().is_some_and(|extension| extension == "yaml") && name != "kustomization.yaml" {
+                fs::write(unfinished.join(name), fs::read(&path)?)?;
             }
         }
         Ok(())
