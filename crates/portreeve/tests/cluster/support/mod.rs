@@ -1,7 +1,5 @@
 //! The operator, the platform that it runs on, and the teams whose apps it serves.
 
-#![allow(dead_code, unused_imports, reason = "not every part of the kit has a test yet")]
-
 mod operator;
 mod platform;
 mod scenarios;

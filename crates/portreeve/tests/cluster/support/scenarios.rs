@@ -51,7 +51,7 @@ async fn timed((name, scenario): Scenario<'_>) -> (&'static str, Option<String>)
     let start = Instant::now();
     let failure = match AssertUnwindSafe(scenario).catch_unwind().await {
         Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(format!("{error:?}")),
+        Ok(Err(error)) => Some(format!("{error:#}")),
         Err(panicked) => {
             let text = panicked.downcast_ref::<String>().map(String::as_str);
             Some(text.or(panicked.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned())

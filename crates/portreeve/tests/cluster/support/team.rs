@@ -1,9 +1,10 @@
-//! A namespace with an app's Service, and what becomes of its NebariApps.
+//! A namespace with an app's Service, and what becomes of its apps.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use futures_util::future::LocalBoxFuture;
 use portreeve_testkit::clients::Answer;
 use portreeve_testkit::servers::{Server, echo, https_echo};
 use portreeve_testkit::tls::Identity;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use super::{NEBARI, Platform};
 
 /// How long a change may take from the API to the gateway's sockets.
-pub(crate) const WAY: Duration = Duration::from_secs(60);
+pub(crate) const WAY: Duration = Duration::from_mins(1);
 
 /// Port of each team's Service `web`.
 pub(crate) const PORT: u16 = 8080;
@@ -135,7 +136,7 @@ impl<'p> Team<'p> {
     pub(crate) async fn served_throughout<T>(
         &self,
         hostname: &str,
-        during: impl Future<Output = anyhow::Result<T>>,
+        during: LocalBoxFuture<'_, anyhow::Result<T>>,
     ) -> anyhow::Result<T> {
         let over = Cell::new(false);
         let work = async {
