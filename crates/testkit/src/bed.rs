@@ -171,6 +171,13 @@ impl Bed {
         self.client.clone()
     }
 
+    /// The real kubectl, as one who may do everything.
+    pub fn kubectl(&self) -> anyhow::Result<Command> {
+        let mut command = self.node.command(portreeve_programs::find("kubectl")?);
+        command.arg("--kubeconfig").arg(self.kubeconfig());
+        Ok(command)
+    }
+
     /// The path of a kubeconfig that may do everything.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("admin.kubeconfig")
@@ -208,6 +215,11 @@ impl Bed {
     /// The host of that name, made when it is asked for first.
     pub fn host(&self, name: &str) -> anyhow::Result<Host> {
         self.network.lock().unwrap_or_else(PoisonError::into_inner).host(name)
+    }
+
+    /// The hosts that there are so far.
+    pub(crate) fn hosts(&self) -> Vec<Host> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner).hosts().to_vec()
     }
 
     /// The host in which etcd, the API server and the controllers run.

@@ -91,37 +91,37 @@ impl Bed {
     /// available, and its Pod, all at the host `gateway`. Only then does Envoy Gateway write an address to the Gateway and say
     /// that it is programmed.
     ///
-    /// Envoy binds the listeners' own ports there; two Gateways in one bed must not share a port.
+    /// As in a cluster, the Service leads ports below 1024 to those 10000 above. Envoy binds the listeners' own ports here; two Gateways in one bed must not share a port.
     pub async fn publish_gateway(&self, namespace: &str, name: &str, ports: &[u16]) -> anyhow::Result<()> {
-        let labels = BTreeMap::from([
+        let pod_labels = [
             ("app.kubernetes.io/name", "envoy"),
             ("app.kubernetes.io/component", "proxy"),
             ("app.kubernetes.io/managed-by", "envoy-gateway"),
             ("gateway.envoyproxy.io/owning-gateway-namespace", namespace),
             ("gateway.envoyproxy.io/owning-gateway-name", name),
-        ]);
-        let address = self.host("gateway")?.address();
+        ];
+        let labels = BTreeMap::from(pod_labels);
+        let host = self.host("gateway")?;
         let object = format!("envoy-{namespace}-{name}");
         let metadata = json!({"name": object, "namespace": NAMESPACE, "labels": labels});
         let containers = json!([{"name": "envoy", "image": format!("envoy:{ENVOY_VERSION}")}]);
-        let ports: Vec<_> = ports.iter().map(|port| json!({"name": format!("tcp-{port}"), "port": port})).collect();
+        let ports = ports
+            .iter()
+            .map(|port| json!({"name": format!("tcp-{port}"), "port": port, "targetPort": pod_port(*port)}));
+        let ports: Vec<_> = ports.collect();
         let specs = [
             json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
                 "spec": {"type": "LoadBalancer", "selector": labels, "ports": ports}}),
             json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata,
                 "spec": {"selector": {"matchLabels": labels},
                     "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}}}),
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}),
         ];
         let statuses = [
             json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
-                "status": {"loadBalancer": {"ingress": [{"ip": address}]}}}),
+                "status": {"loadBalancer": {"ingress": [{"ip": host.address()}]}}}),
             json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata,
                 "status": {"currentNumberScheduled": 1, "desiredNumberScheduled": 1, "numberMisscheduled": 0,
                     "numberReady": 1, "numberAvailable": 1}}),
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-                "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
-                    "conditions": [{"type": "Ready", "status": "True"}]}}),
         ];
         for spec in specs {
             self.apply(&spec.to_string()).await?;
@@ -129,8 +129,13 @@ impl Bed {
         for status in statuses {
             self.apply_status(&status.to_string()).await?;
         }
-        Ok(())
+        self.run_as_pod(&host, NAMESPACE, &object, &pod_labels).await
     }
+}
+
+/// Envoy Gateway's Envoys need no privilege in a cluster, so listeners' ports that would need one are others in the Pods.
+fn pod_port(port: u16) -> u16 {
+    if port < 1024 { port + 10_000 } else { port }
 }
 
 fn envoy_gateway(bed: &Bed) -> anyhow::Result<Command> {

@@ -19,6 +19,7 @@ pub mod clients;
 mod envoy_gateway;
 pub mod fixtures;
 mod network;
+mod network_policies;
 mod objects;
 mod part;
 mod pki;

@@ -115,6 +115,10 @@ impl Network {
         &self.hosts[0]
     }
 
+    pub(crate) fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
     /// The host of that name, made when it is asked for first.
     pub(crate) fn host(&mut self, name: &str) -> anyhow::Result<Host> {
         let namespace = self.slot.namespace(name);

@@ -27,6 +27,15 @@ impl Identity {
         Ok(Self { certificate: rcgen::CertificateParams::new(names)?.self_signed(&key)?, key })
     }
 
+    /// Makes what dask-gateway makes for a cluster: an RSA key, and names that are not the server name by which clients ask.
+    pub fn of_dask_cluster(cluster: &str) -> anyhow::Result<Self> {
+        let names = [cluster, "dask-internal", "skein-internal"].map(str::to_owned);
+        let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048)?;
+        let mut parameters = rcgen::CertificateParams::new(names)?;
+        parameters.distinguished_name.push(rcgen::DnType::CommonName, "dask-internal");
+        Ok(Self { certificate: parameters.self_signed(&key)?, key })
+    }
+
     /// The certificate as the other side of a connection sees it.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         self.certificate.der()
