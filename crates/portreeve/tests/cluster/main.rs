@@ -1,7 +1,9 @@
 //! End to end in a cluster: the real operator, the real API server, cert-manager and Envoy Gateway, real clients.
 
 mod contract;
+mod dask;
 mod definitions;
 mod disruption;
+mod network_policies;
 mod support;
 mod trouble;

@@ -1,5 +1,6 @@
 //! The operator, the platform that it runs on, and the teams whose apps it serves.
 
+pub(crate) mod dask;
 mod operator;
 mod platform;
 mod scenarios;
