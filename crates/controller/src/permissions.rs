@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::reflect::kind::{KINDS, KindName, MIGRATION_VERBS, TENANT_VERBS};
+use crate::reflect::kind::{KINDS, Kind, KindName, MIGRATION_VERBS, TENANT_VERBS};
 
 /// One rule of a Role or `ClusterRole`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +35,12 @@ pub fn cluster_rules(duties: Duties) -> Vec<Rule> {
     let mut grant = |group, resource: String, more: &[&'static str]| {
         verbs.entry((group, resource)).or_default().extend(more);
     };
-    for kind in KINDS.iter().filter(|kind| tenants || kind.name != KindName::Tenant) {
+    let is_read = |kind: &&Kind| match kind.name {
+        KindName::Tenant => tenants,
+        KindName::Deployment => migration,
+        _ => true,
+    };
+    for kind in KINDS.iter().filter(is_read) {
         grant(kind.group, kind.plural.to_owned(), &["list", "watch"]);
         grant(kind.group, kind.plural.to_owned(), kind.verbs);
         for (part, verbs) in kind.subresources {
@@ -88,6 +93,8 @@ mod tests {
         assert_eq!(verbs(&tenants, "gateways"), ["create", "list", "patch", "watch"]);
         assert_eq!(verbs(&migration, "gateways"), ["list", "patch", "watch"]);
         assert_eq!(verbs(&migration, "secrets"), ["create", "get", "list", "watch"]);
+        assert_eq!(verbs(&migration, "deployments"), ["list", "watch"]);
+        assert_eq!(verbs(&cluster_rules(Duties::default()), "deployments"), [""; 0]);
         assert_eq!(verbs(&migration, "tenants"), [""; 0]);
         assert_eq!(verbs(&tenants, "tenants/status"), ["patch"]);
     }

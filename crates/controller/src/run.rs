@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
-use portreeve_plan::{Config, TlsRouteVersion};
+use portreeve_plan::{Config, LegacyListeners, TlsRouteVersion};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -86,10 +86,11 @@ pub async fn run(settings: Settings, client: Client, stop: CancellationToken) ->
         let keeper = Keeper::new(client.clone(), election, settings.clock, leading);
         tokio::spawn(keeper.run(release.clone()))
     });
+    let migration = settings.config.legacy_listeners != LegacyListeners::Keep;
     let engine = Engine::new(Setup {
         client,
         config: settings.config,
-        choices: Choices { tls_routes: settings.tls_routes, tenants: settings.tenants },
+        choices: Choices { tls_routes: settings.tls_routes, tenants: settings.tenants, migration },
         clock: settings.clock,
         leading: leads,
         metrics,

@@ -127,11 +127,11 @@ impl<'w> Serializer for Beside<'w> {
     }
 
     fn serialize_f32(self, there: f32) -> Outcome {
-        same(*self.wanted == Value::from(there))
+        same(*self.wanted == there)
     }
 
     fn serialize_f64(self, there: f64) -> Outcome {
-        same(*self.wanted == Value::from(there))
+        same(*self.wanted == there)
     }
 
     fn serialize_char(self, there: char) -> Outcome {

@@ -60,6 +60,12 @@ impl<'a> SharedGateway<'a> {
         }
     }
 
+    /// Whether it takes in the ListenerSets of any namespace at all, as far as can be said before there is one.
+    pub(crate) fn admits_any_listener_sets(self) -> bool {
+        let allowed = self.object.spec.allowed_listeners.as_ref().and_then(|allowed| allowed.namespaces.as_ref());
+        allowed.is_some_and(|allowed| matches!(allowed.from, Some(AllowedFrom::All | AllowedFrom::Selector)))
+    }
+
     /// Where clients reach it, as its controller says.
     pub(crate) fn addresses(self) -> Vec<String> {
         let addresses = self.object.status.as_ref().and_then(|status| status.addresses.as_ref());

@@ -23,6 +23,7 @@ mod contains;
 mod contest;
 mod differ;
 mod docket;
+mod examine;
 mod gateway;
 mod isolation;
 pub mod merge;
@@ -40,6 +41,7 @@ mod world;
 
 pub use audit::{Fault, audit};
 pub use contest::{OpenListener, listeners_open_to_all};
+pub use examine::{Advice, Severity, examine};
 pub use output::{Apply, Event, FIELD_MANAGER, ObjectRef, Patch, Plan, SecretCopy, StatusWrite};
 pub use steps::plan;
 pub use world::{

@@ -145,9 +145,9 @@ fn not_allowed(watched: &WatchedListener<'_>) -> Finding {
 
 /// What to set on a Gateway so that it admits the ListenerSets of a namespace.
 pub(crate) fn admission_needed(gateway: &GatewayName, namespace: &str) -> String {
-    format!(
-        "Gateway {gateway} does not admit ListenerSets of namespace {namespace}: set \
-         spec.allowedListeners.namespaces on it, for example {{from: Selector, selector: {{matchLabels: \
-         {{nebari.dev/managed: \"true\"}}}}}}"
-    )
+    format!("Gateway {gateway} does not admit ListenerSets of namespace {namespace}: {ADMIT}")
 }
+
+/// What to do on a Gateway so that it admits the ListenerSets of namespaces that are opted in.
+pub(crate) const ADMIT: &str = "set spec.allowedListeners.namespaces on it, for example {from: Selector, selector: \
+                                {matchLabels: {nebari.dev/managed: \"true\"}}}";

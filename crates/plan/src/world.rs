@@ -6,6 +6,7 @@ use gateway_api::httproutes::HttpRoute;
 use gateway_api::listenersets::ListenerSet;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -56,9 +57,8 @@ pub struct World {
     pub cluster_issuers: Vec<Arc<ClusterIssuer>>,
     /// All objects of the kind `SecurityPolicy`.
     pub security_policies: Vec<Arc<SecurityPolicy>>,
-    /// The version of the Envoy Gateway that serves the shared Gateways; `None` when it is not known, or is no Envoy
-    /// Gateway.
-    pub envoy_gateway: Option<EnvoyGatewayVersion>,
+    /// The Deployments of Envoy Gateway (label `control-plane=envoy-gateway`), which tell its version.
+    pub envoy_gateways: Vec<Arc<Deployment>>,
     /// All objects of the kind `NetworkPolicy`.
     pub network_policies: Vec<Arc<NetworkPolicy>>,
     /// All IngressRouteTCPs; none where the cluster does not know that kind.
@@ -224,9 +224,37 @@ impl Default for Served {
     }
 }
 
+impl World {
+    /// The version of the Envoy Gateway that serves the shared Gateways, the oldest where there are several; `None` when
+    /// one of them does not tell it, or when there is none.
+    pub fn envoy_gateway(&self) -> Option<EnvoyGatewayVersion> {
+        let versions = self.envoy_gateways.iter().map(|deployment| EnvoyGatewayVersion::of(deployment));
+        versions.collect::<Option<Vec<_>>>()?.into_iter().min()
+    }
+}
+
 impl EnvoyGatewayVersion {
     /// The first that keeps the routes of a listener with which another conflicts (envoyproxy/gateway#9768).
     pub const KEEPS_ROUTES: Self = Self { major: 1, minor: 9, patch: 1 };
+
+    /// The tag of the image that runs, else what the chart's label says.
+    fn of(deployment: &Deployment) -> Option<Self> {
+        let pod = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+        let mut containers = pod.into_iter().flat_map(|pod| &pod.containers);
+        let image = containers.find(|container| container.name == "envoy-gateway").and_then(|one| one.image.as_deref());
+        let tag = image.and_then(|image| image.split('@').next()?.rsplit_once(':')).map(|(_, tag)| tag);
+        let labels = deployment.metadata.labels.as_ref();
+        let label = labels.and_then(|labels| labels.get("app.kubernetes.io/version")).map(String::as_str);
+        tag.and_then(Self::parse).or_else(|| label.and_then(Self::parse))
+    }
+
+    /// Such as `v1.9.1`. What comes before a release (`-rc.1`) is no version, nor is `latest`.
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.strip_prefix('v').unwrap_or(text).split('.').map(str::parse);
+        let mut next = || numbers.next()?.ok();
+        let version = Self { major: next()?, minor: next()?, patch: next()? };
+        numbers.next().is_none().then_some(version)
+    }
 }
 
 impl std::fmt::Display for EnvoyGatewayVersion {
@@ -271,5 +299,41 @@ impl TenantApps {
     /// The Gateway.
     pub fn gateway(&self) -> GatewayName {
         GatewayName::new(&self.gateway_namespace, &self.gateway_name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployment(image: &str, label: Option<&str>) -> Arc<Deployment> {
+        let labels = label.map(|label| json!({ "app.kubernetes.io/version": label }));
+        let containers = json!([{"name": "envoy-gateway", "image": image}, {"name": "sidecar", "image": "x:v1.0.0"}]);
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"labels": labels},
+            "spec": {"selector": {}, "template": {"spec": {"containers": containers}}},
+        });
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    fn version(deployments: &[Arc<Deployment>]) -> Option<String> {
+        let world = World { envoy_gateways: deployments.to_vec(), ..World::default() };
+        world.envoy_gateway().map(|version| version.to_string())
+    }
+
+    #[test]
+    fn the_oldest_envoy_gateway_counts_and_one_that_does_not_tell_its_version_hides_all() {
+        let current = deployment("docker.io/envoyproxy/gateway:v1.9.1", None);
+        assert_eq!(version(&[]), None);
+        assert_eq!(version(std::slice::from_ref(&current)).as_deref(), Some("1.9.1"));
+        let old = deployment("localhost:5000/gateway:v1.5.0@sha256:0", Some("v1.9.1"));
+        assert_eq!(version(&[current.clone(), old]).as_deref(), Some("1.5.0"));
+        assert_eq!(version(&[deployment("gateway:latest", Some("v1.9.2"))]).as_deref(), Some("1.9.2"));
+        for unknown in ["gateway:latest", "gateway", "localhost:5000/gateway", "gateway:v1.9.1-rc.1", "gateway:1.9.1.1"]
+        {
+            assert_eq!(version(&[current.clone(), deployment(unknown, None)]), None, "{unknown}");
+        }
     }
 }

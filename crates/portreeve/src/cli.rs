@@ -15,7 +15,9 @@ use portreeve_attach::{Classes, Settings};
 use portreeve_names::HostPattern;
 use portreeve_plan::{Config, TenantApi, TenantApps, Zone};
 
-pub use controller::{ControllerArgs, ElectionArgs, ExperimentalVersion, Migration, ServerArgs, UnusedArgs};
+pub use controller::{
+    ControllerArgs, DoctorArgs, ElectionArgs, ExperimentalVersion, Migration, OperatorArgs, ServerArgs, UnusedArgs,
+};
 
 use crate::exit;
 use crate::input::{CONTROLLER_NAME, Input};
@@ -53,6 +55,9 @@ pub enum Command {
     /// Run in a cluster, in place of the NebariApp operator
     #[command(after_help = controller::EXAMPLES)]
     Controller(ControllerArgs),
+    /// Say what is to be done on a cluster so that apps can be served there
+    #[command(after_help = controller::DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
 }
 
 const DEMO_EXAMPLES: &str = "\

@@ -11,6 +11,7 @@ pub mod authority;
 pub mod changes;
 pub mod cli;
 mod clock;
+mod cluster;
 pub mod commands;
 pub mod demo;
 pub mod exit;

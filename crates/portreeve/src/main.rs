@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use portreeve::cli::{Command, RawArgs};
-use portreeve::commands::{controller, exit_of, plan, trace, up};
+use portreeve::commands::{controller, doctor, exit_of, plan, trace, up};
 use portreeve::demo;
 use portreeve::exit::Exit;
 use portreeve::log;
@@ -34,6 +34,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Plan(arguments) => plan::run(arguments),
         Command::Trace(arguments) => trace::run(arguments),
         Command::Controller(arguments) => serve(controller::run(arguments)),
+        Command::Doctor(arguments) => serve(doctor::run(arguments)),
     }
 }
 

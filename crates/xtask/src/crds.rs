@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::run::root;
 
 /// Where the files are, below the workspace's root.
-const FOLDER: &str = "deploy/crds";
+const FOLDER: &str = "charts/portreeve/files/crds";
 
 /// Writes one file for each kind; with `check`, fails on the first that is not what would be written.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ mod arrows;
 mod bed;
 mod check;
 mod crds;
+mod rbac;
 mod run;
 mod test;
 mod tools;
@@ -37,8 +38,14 @@ enum Task {
     },
     /// Run the static checks: formatting, lints, dependencies, documentation, arrows between crates
     Check,
-    /// Write the definitions of our own kinds to `deploy/crds`
+    /// Write the definitions of our own kinds into the chart
     Crds {
+        /// Write nothing; fail when a file is not what would be written
+        #[arg(long)]
+        check: bool,
+    },
+    /// Write the rules of the chart's roles from what the code needs
+    Rbac {
         /// Write nothing; fail when a file is not what would be written
         #[arg(long)]
         check: bool,
@@ -51,5 +58,6 @@ fn main() -> anyhow::Result<()> {
         Task::Bed { also } => bed::run(&also),
         Task::Check => check::run(),
         Task::Crds { check } => crds::run(check),
+        Task::Rbac { check } => rbac::run(check),
     }
 }

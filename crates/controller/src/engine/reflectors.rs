@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::Client;
 use kube::api::Api;
 use kube::core::DynamicObject;
-use kube::runtime::watcher::Event;
+use kube::runtime::watcher::{self, Event};
 use portreeve_plan::Served;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -52,7 +52,10 @@ impl Reflectors {
     /// Starts to watch what is served; the rest follows from that.
     pub(super) fn start(client: Client, choices: Choices, sender: mpsc::Sender<Input>, tasks: &mut Tasks) -> Self {
         let (api, to) = (Api::all(client.clone()), sender.clone());
-        tasks.spawn(DEFINITIONS, follow(api, None, to, |event| Input::Definition(Box::new(event))));
+        tasks.spawn(
+            DEFINITIONS,
+            follow(api, watcher::Config::default(), to, |event| Input::Definition(Box::new(event))),
+        );
         Self {
             client,
             choices,
@@ -189,8 +192,10 @@ impl Reflectors {
         tracing::info!(kind = kind.kind, version, "watched from now on");
         cache.start(kind.name, version);
         let say = move |event: Result<_, _>| Input::Kind(kind.name, number, event.map(|event| change(kind, event)));
-        let fields = kind.fields.map(str::to_owned);
-        let handle = tasks.spawn(kind.label(), follow(api, fields, sender, say));
+        let (fields, labels) = (kind.fields.map(str::to_owned), kind.labels.map(str::to_owned));
+        let selection =
+            watcher::Config { field_selector: fields, label_selector: labels, ..watcher::Config::default() };
+        let handle = tasks.spawn(kind.label(), follow(api, selection, sender, say));
         self.running.insert(kind.name, Running { number, handle });
     }
 
@@ -216,11 +221,12 @@ impl Reflectors {
         self.watches += 1;
         let (number, sender, kind) = (self.watches, self.sender.clone(), Kind::of(KindName::Secret));
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &key.namespace, &kind.resource("v1"));
-        let (name, fields) = (format!("secret {}/{}", key.namespace, key.name), format!("metadata.name={}", key.name));
+        let name = format!("secret {}/{}", key.namespace, key.name);
+        let selection = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
         let named = key.clone();
         let say =
             move |event: Result<_, _>| Input::Secret(named.clone(), number, event.map(|event| change(kind, event)));
-        let handle = tasks.spawn(name, follow(api, Some(fields), sender, say));
+        let handle = tasks.spawn(name, follow(api, selection, sender, say));
         self.secrets.insert(key, Running { number, handle });
     }
 

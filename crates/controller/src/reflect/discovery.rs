@@ -49,6 +49,8 @@ pub(crate) struct Choices {
     pub(crate) tls_routes: Option<TlsRouteVersion>,
     /// Whether tenants are served.
     pub(crate) tenants: bool,
+    /// Whether apps move from the listeners of the former operator to their own.
+    pub(crate) migration: bool,
 }
 
 /// What the definitions say is served, by the name of the definition.
@@ -94,8 +96,10 @@ impl Definitions {
     }
 
     fn version(&self, kind: &Kind, choices: Choices) -> Option<&'static str> {
-        if kind.name == KindName::Tenant && !choices.tenants {
-            return None;
+        match kind.name {
+            KindName::Tenant if !choices.tenants => return None,
+            KindName::Deployment if !choices.migration => return None,
+            _ => {}
         }
         if !kind.custom {
             return kind.versions.first().copied();
@@ -161,7 +165,7 @@ mod tests {
     fn tls_routes_are_v1_or_what_the_operator_was_told() {
         let mut definitions = Definitions::default();
         let version = |definitions: &Definitions, tls_routes| {
-            definitions.wanted(Choices { tls_routes, tenants: false }).get(&KindName::TlsRoute).copied()
+            definitions.wanted(Choices { tls_routes, ..Choices::default() }).get(&KindName::TlsRoute).copied()
         };
         assert_eq!(version(&definitions, None), None);
         assert!(definitions.put(&definition(TLS_ROUTES, &[("v1alpha2", true), ("v1alpha3", true)], "True")));
@@ -196,5 +200,14 @@ mod tests {
         let choices = Choices { tenants: true, ..Choices::default() };
         assert!(definitions.wanted(choices).contains_key(&KindName::Tenant));
         assert!(definitions.wanted(choices).contains_key(&KindName::Namespace));
+    }
+
+    #[test]
+    fn the_version_of_envoy_gateway_is_asked_for_only_where_apps_move() {
+        let is_wanted = |migration| {
+            let choices = Choices { migration, ..Choices::default() };
+            Definitions::default().wanted(choices).contains_key(&KindName::Deployment)
+        };
+        assert!(is_wanted(true) && !is_wanted(false));
     }
 }

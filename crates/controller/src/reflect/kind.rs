@@ -7,6 +7,7 @@ use gateway_api::httproutes::HttpRoute;
 use gateway_api::listenersets::ListenerSet;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -72,6 +73,7 @@ kinds! {
     SecurityPolicy(SecurityPolicy) => security_policies,
     NetworkPolicy(NetworkPolicy) => network_policies,
     IngressRouteTcp(IngressRouteTcp) => ingress_routes_tcp,
+    Deployment(Deployment) => envoy_gateways,
 }
 
 /// One kind.
@@ -91,8 +93,10 @@ pub struct Kind {
     pub namespaced: bool,
     /// Whether the API server has it only where a `CustomResourceDefinition` says so.
     pub custom: bool,
-    /// Which of its objects are watched; `None` for all.
+    /// Which of its objects are watched, by their fields; `None` for all.
     pub fields: Option<&'static str>,
+    /// Which of its objects are watched, by their labels; `None` for all.
+    pub labels: Option<&'static str>,
     /// What else than to list and watch is done with its objects.
     pub verbs: &'static [&'static str],
     /// What is done with parts of them.
@@ -118,12 +122,13 @@ const BUILT_IN: Kind = Kind {
     namespaced: true,
     custom: false,
     fields: None,
+    labels: None,
     verbs: &[],
     subresources: &[],
 };
 
 /// Every kind, in the order of [`KindName`].
-pub static KINDS: [Kind; 16] = [
+pub static KINDS: [Kind; 17] = [
     Kind {
         name: KindName::NebariApp,
         group: "reconcilers.nebari.dev",
@@ -225,6 +230,15 @@ pub static KINDS: [Kind; 16] = [
         plural: "ingressroutetcps",
         versions: &["v1alpha1"],
         custom: true,
+        ..BUILT_IN
+    },
+    // Those of Envoy Gateway, for its version. They are read only while apps move from the former operator's listeners.
+    Kind {
+        name: KindName::Deployment,
+        group: "apps",
+        kind: "Deployment",
+        plural: "deployments",
+        labels: Some("control-plane=envoy-gateway"),
         ..BUILT_IN
     },
 ];

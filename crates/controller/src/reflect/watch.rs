@@ -31,12 +31,12 @@ pub(crate) enum Trouble {
     Failed(String),
 }
 
-/// Follows all objects that `api` has, until nobody listens any more; `to` hears everything, as what `say` makes of it.
+/// Follows the objects of `api` that the selectors of `selection` select, until nobody listens any more; `to` hears everything, as what `say` makes of it.
 ///
 /// Lists are streamed where the API server can, so that only one object is in memory twice.
 pub(crate) async fn follow<K, T>(
     api: Api<K>,
-    fields: Option<String>,
+    selection: watcher::Config,
     to: mpsc::Sender<T>,
     say: impl Fn(Result<Event<K>, Trouble>) -> T,
 ) where
@@ -44,12 +44,8 @@ pub(crate) async fn follow<K, T>(
 {
     let mut strategy = InitialListStrategy::StreamingList;
     loop {
-        let config = watcher::Config {
-            field_selector: fields.clone(),
-            page_size: Some(PAGE),
-            initial_list_strategy: strategy.clone(),
-            ..watcher::Config::default()
-        };
+        let config =
+            watcher::Config { page_size: Some(PAGE), initial_list_strategy: strategy.clone(), ..selection.clone() };
         let mut events = pin!(watcher(api.clone(), config).backoff(Pauses::default()));
         let mut is_listing = false;
         loop {

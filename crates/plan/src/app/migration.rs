@@ -109,7 +109,7 @@ impl Crossing<'_, '_> {
         let wanted = EnvoyGatewayVersion::KEEPS_ROUTES;
         let told = self.view.world.config.legacy_listeners == LegacyListeners::Force;
         let consent = "or set --migrate-legacy-listeners=force";
-        match self.view.world.envoy_gateway {
+        match self.view.world.envoy_gateway() {
             _ if told => None,
             Some(version) if version >= wanted => None,
             Some(version) => Some(format!(

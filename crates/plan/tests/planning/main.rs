@@ -8,6 +8,7 @@
 )]
 
 mod cases;
+mod examine;
 mod laws;
 mod migration;
 mod reasons;

@@ -5,7 +5,7 @@ use portreeve_controller::lease::{NEBARI_LEASE, TENANTS_LEASE};
 use portreeve_controller::{CertificateSource, MetricsServer};
 use portreeve_plan::{Config, LegacyListeners, TlsRouteVersion};
 
-use super::{LogFormat, ZoneArg, given};
+use super::{LogFormat, Output, ZoneArg, given};
 
 /// `after_help` of `controller`.
 pub(super) const EXAMPLES: &str = "\
@@ -16,6 +16,28 @@ Examples:
 It reads the cluster that KUBECONFIG names, or the one in which it runs. It takes the flags of the NebariApp operator, and
 holds the leases of that operator while it writes, so that the two never run side by side.";
 
+/// `after_help` of `doctor`.
+pub(super) const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  portreeve doctor --cluster-issuer letsencrypt
+  portreeve doctor --kubeconfig ~/.kube/config -o json
+
+It changes nothing, and needs neither apps nor the operator to be there. Exit code 1 says that something has to be done.";
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// The cluster [default: what KUBECONFIG names, else ~/.kube/config, else the cluster in which this runs]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+    /// What the operator is, or will be, told.
+    #[command(flatten)]
+    pub operator: OperatorArgs,
+}
+
 /// Arguments of `controller`.
 #[derive(Debug, Args)]
 pub struct ControllerArgs {
@@ -25,6 +47,23 @@ pub struct ControllerArgs {
     /// How to print what happens, on standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+    /// What it is told.
+    #[command(flatten)]
+    pub operator: OperatorArgs,
+    /// Who may write.
+    #[command(flatten)]
+    pub election: ElectionArgs,
+    /// What may be asked.
+    #[command(flatten)]
+    pub servers: ServerArgs,
+    /// What only the operator that is replaced needs.
+    #[command(flatten)]
+    pub unused: UnusedArgs,
+}
+
+/// What the platform has configured for a cluster.
+#[derive(Debug, Args)]
+pub struct OperatorArgs {
     /// ClusterIssuer of apps' certificates; empty: apps share the Gateway's HTTPS listener
     #[arg(long, value_name = "NAME", env = "TLS_CLUSTER_ISSUER_NAME", default_value = "", hide_default_value = true)]
     pub cluster_issuer: String,
@@ -37,15 +76,6 @@ pub struct ControllerArgs {
     /// Move apps from the listeners that the former operator put on the shared Gateways to their own
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value = "off")]
     pub migrate_legacy_listeners: Migration,
-    /// Who may write.
-    #[command(flatten)]
-    pub election: ElectionArgs,
-    /// What may be asked.
-    #[command(flatten)]
-    pub servers: ServerArgs,
-    /// What only the operator that is replaced needs.
-    #[command(flatten)]
-    pub unused: UnusedArgs,
 }
 
 /// Who may write.
@@ -142,7 +172,7 @@ pub enum Migration {
     Force,
 }
 
-impl ControllerArgs {
+impl OperatorArgs {
     /// What the platform has configured.
     pub fn config(&self) -> Config {
         let zones = self.zone.iter().map(|ZoneArg(zone)| zone.clone()).collect();
@@ -162,7 +192,9 @@ impl ControllerArgs {
             ExperimentalVersion::V1Alpha2 => TlsRouteVersion::V1Alpha2,
         })
     }
+}
 
+impl ControllerArgs {
     /// The leases of the operators that are replaced.
     pub fn leases(tenants: bool) -> Vec<String> {
         let leases = [Some(NEBARI_LEASE), tenants.then_some(TENANTS_LEASE)];
@@ -266,9 +298,9 @@ mod tests {
         let arguments = parse(&["--cluster-issuer="]);
         assert!(!arguments.election.leader_elect && arguments.servers.metrics_secure);
         assert_eq!(arguments.servers.metrics(), None);
-        assert_eq!(arguments.config().cluster_issuer, None);
-        assert_eq!(arguments.tls_routes(), None);
+        assert_eq!(arguments.operator.config().cluster_issuer, None);
+        assert_eq!(arguments.operator.tls_routes(), None);
         assert_eq!(arguments.unused.level(), "info");
-        assert_eq!(parse(&["--tls-route-version=v1alpha2"]).tls_routes(), Some(TlsRouteVersion::V1Alpha2));
+        assert_eq!(parse(&["--tls-route-version=v1alpha2"]).operator.tls_routes(), Some(TlsRouteVersion::V1Alpha2));
     }
 }

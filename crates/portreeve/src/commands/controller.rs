@@ -3,15 +3,14 @@
 use std::hash::{BuildHasher, RandomState};
 
 use anyhow::Context;
-use http::header::{HeaderValue, USER_AGENT};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use portreeve_controller::lease::LeaderElection;
 use portreeve_controller::{Settings, run as run_controller};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::ControllerArgs;
+use crate::cluster::cluster;
 use crate::exit::Exit;
 
 /// Runs the command until a signal comes.
@@ -19,7 +18,7 @@ pub async fn run(arguments: ControllerArgs) -> anyhow::Result<Exit> {
     for flag in arguments.unused.ignored() {
         tracing::warn!("{flag} is ignored: see --log-format");
     }
-    let cluster = cluster(&arguments).await.context("failed to find out which cluster to use")?;
+    let cluster = cluster(arguments.kubeconfig.as_deref()).await.context("failed to find out which cluster to use")?;
     let namespace = arguments.election.lease_namespace.clone().unwrap_or_else(|| cluster.default_namespace.clone());
     let leader_election = arguments.election.leader_elect.then(|| LeaderElection {
         namespace,
@@ -27,9 +26,9 @@ pub async fn run(arguments: ControllerArgs) -> anyhow::Result<Exit> {
         leases: ControllerArgs::leases(false),
     });
     let settings = Settings {
-        config: arguments.config(),
+        config: arguments.operator.config(),
         tenants: false,
-        tls_routes: arguments.tls_routes(),
+        tls_routes: arguments.operator.tls_routes(),
         leader_election,
         probes: arguments.servers.probes(),
         metrics: arguments.servers.metrics(),
@@ -53,19 +52,6 @@ pub async fn run(arguments: ControllerArgs) -> anyhow::Result<Exit> {
         _ = interrupt.recv() => Ok(Exit::Interrupted),
         _ = terminate.recv() => Ok(Exit::Interrupted),
     }
-}
-
-async fn cluster(arguments: &ControllerArgs) -> anyhow::Result<Config> {
-    let mut config = match &arguments.kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path)?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
-        }
-        None => Config::infer().await?,
-    };
-    let agent = concat!("portreeve/", env!("CARGO_PKG_VERSION"));
-    config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
-    Ok(config)
 }
 
 /// Tells this process from every other, also from an earlier one in the same pod.

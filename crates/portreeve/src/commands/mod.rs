@@ -1,6 +1,7 @@
 //! What each command does with what the library can.
 
 pub mod controller;
+pub mod doctor;
 pub mod plan;
 pub mod trace;
 pub mod up;

@@ -1,9 +1,11 @@
 //! End to end in a cluster: the real operator, the real API server, cert-manager and Envoy Gateway, real clients.
 
+mod client;
 mod contract;
 mod dask;
 mod definitions;
 mod disruption;
+mod migration;
 mod network_policies;
 mod support;
 mod trouble;

@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
 use portreeve_api::names::{nebari_app, tenant};
 use portreeve_names::HostPattern;
 use portreeve_plan::claim::GatewayName;
 use portreeve_plan::{
-    Config, DataPlane, EnvoyGatewayVersion, LegacyListeners, ObjectRef, Plan, TenantApi, TenantApps, TlsRouteVersion,
-    World, Zone, audit, merge, plan,
+    Config, DataPlane, LegacyListeners, ObjectRef, Plan, TenantApi, TenantApps, TlsRouteVersion, World, Zone, audit,
+    merge, plan,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -203,7 +204,7 @@ impl Cluster {
         };
         world.failed_dials =
             settings.failed_dials.iter().map(|dial| ((gateway(&dial.gateway), dial.port), dial.why.clone())).collect();
-        world.envoy_gateway = settings.envoy_gateway.as_deref().map(version);
+        world.envoy_gateways = settings.envoy_gateway.as_deref().map(envoy_gateway).into_iter().collect();
         world.cluster_issuers = self.all("ClusterIssuer");
         world.apps = self.all("NebariApp");
         world.tenants = self.all("Tenant");
@@ -353,9 +354,12 @@ impl Settings {
     }
 }
 
-fn version(text: &str) -> EnvoyGatewayVersion {
-    let numbers: Vec<u32> = text.split('.').map(|number| number.parse().expect("a number")).collect();
-    EnvoyGatewayVersion { major: numbers[0], minor: numbers[1], patch: numbers[2] }
+fn envoy_gateway(version: &str) -> Arc<Deployment> {
+    let labels = json!({ "app.kubernetes.io/version": version });
+    Arc::new(
+        serde_json::from_value(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"labels": labels}}))
+            .expect("a Deployment"),
+    )
 }
 
 fn gateway(text: &str) -> GatewayName {

@@ -38,7 +38,7 @@ fn pods() -> impl Iterator<Item = Value> {
 fn is_of_type(spec: &Value, type_: &str) -> bool {
     match list(&spec["policyTypes"]) {
         [] => type_ == "Ingress" || !list(&spec["egress"]).is_empty(),
-        types => types.iter().any(|one| one == type_),
+        named => named.iter().any(|one| one == type_),
     }
 }
 

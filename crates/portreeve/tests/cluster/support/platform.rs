@@ -32,7 +32,7 @@ impl Platform {
     /// Starts parts of a bed, with the definitions of our kinds and nothing else.
     pub(crate) async fn bare(bed: Builder) -> anyhow::Result<Self> {
         let bed = bed.start().await?;
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/portreeve/files/crds");
         for entry in std::fs::read_dir(folder)? {
             bed.apply(&std::fs::read_to_string(entry?.path())?).await?;
         }

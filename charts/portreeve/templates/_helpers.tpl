@@ -1,0 +1,28 @@
+{{/* The release's name, which every object carries. */}}
+{{- define "portreeve.name" -}}
+{{- if contains "portreeve" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-portreeve" .Release.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "portreeve.serviceAccountName" -}}
+{{- default (include "portreeve.name" .) .Values.serviceAccount.name }}
+{{- end }}
+
+{{/* What selects the pods. */}}
+{{- define "portreeve.selectorLabels" -}}
+app.kubernetes.io/name: portreeve
+app.kubernetes.io/instance: {{ .Release.Name }}
+control-plane: controller-manager
+{{- end }}
+
+{{- define "portreeve.labels" -}}
+{{ include "portreeve.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{/* Where the leases are: beside the operator that is replaced, if its namespace is there. */}}
+{{- define "portreeve.leaseNamespace" -}}
+{{- $replaced := .Values.replaces.nebariOperatorNamespace }}
+{{- if and $replaced (lookup "v1" "Namespace" "" $replaced) }}{{ $replaced }}{{ else }}{{ .Release.Namespace }}{{ end }}
+{{- end }}

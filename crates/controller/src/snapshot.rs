@@ -1,0 +1,155 @@
+//! A cluster as it is at one moment, for those who ask and do not stay.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::api::{Api, ListParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use portreeve_plan::{Config, TlsRouteVersion, World};
+use serde_json::Value;
+
+use crate::gather::gather;
+use crate::reflect::cache::{Cache, Change};
+use crate::reflect::discovery::{Choices, CustomResourceDefinition, Definitions, served};
+use crate::reflect::kind::{Kind, KindName};
+use crate::reflect::{Key, read, secrets};
+
+/// How many objects a list has on one page.
+const PAGE: u32 = 500;
+
+/// A cluster at one moment. The lists of its kinds are not of one revision: what changes meanwhile may be seen in part.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// What decisions may depend on, as the controller would have it.
+    pub world: World,
+    /// The objects that were read, whole; with `GatewayClass`es, which only explanations need.
+    pub objects: Vec<Value>,
+    /// The kinds that could not be read, each with what the API server says.
+    pub unread: BTreeMap<String, String>,
+}
+
+/// Which cluster, and what the controller is, or would be, told there.
+#[derive(Clone, Debug, Default)]
+pub struct Circumstances {
+    /// What the platform has configured.
+    pub config: Config,
+    /// The version of TLSRoute to use where `v1` is not served.
+    pub tls_routes: Option<TlsRouteVersion>,
+    /// Whether tenants are served.
+    pub tenants: bool,
+}
+
+/// Reads everything that decisions need. What may not be read is left out, and said.
+///
+/// # Errors
+///
+/// When the API server cannot be reached, or does not let the definitions of kinds be read.
+pub async fn snapshot(client: &Client, told: Circumstances, now: Timestamp) -> Result<Snapshot, kube::Error> {
+    let choices = Choices { tls_routes: told.tls_routes, tenants: told.tenants, migration: true };
+    let definitions = definitions(client).await?;
+    let mut reader = Reader { client, cache: Cache::default(), objects: Vec::new(), unread: BTreeMap::new() };
+    for (kind, version) in definitions.wanted(choices) {
+        reader.read_kind(Kind::of(kind), version).await?;
+    }
+    for key in secrets::needed(&reader.cache) {
+        reader.read_secret(key).await?;
+    }
+    let class = GroupVersionKind::gvk(portreeve_api::names::GATEWAY_API_GROUP, "v1", "GatewayClass");
+    if reader.cache.store(KindName::Gateway).is_some() {
+        reader.list(&ApiResource::from_gvk(&class), None).await?;
+    }
+    let Reader { cache, objects, unread, .. } = reader;
+    let world = gather(&cache, &told.config, served(&cache, &definitions), now);
+    Ok(Snapshot { world, objects, unread })
+}
+
+async fn definitions(client: &Client) -> Result<Definitions, kube::Error> {
+    let mut definitions = Definitions::default();
+    let found: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in found.list(&ListParams::default()).await? {
+        definitions.put(&definition);
+    }
+    Ok(definitions)
+}
+
+struct Reader<'c> {
+    client: &'c Client,
+    cache: Cache,
+    objects: Vec<Value>,
+    unread: BTreeMap<String, String>,
+}
+
+impl Reader<'_> {
+    async fn read_kind(&mut self, kind: &'static Kind, version: &'static str) -> Result<(), kube::Error> {
+        self.cache.start(kind.name, version);
+        let found = self.list(&kind.resource(version), Some(kind)).await?;
+        if let Some(store) = self.cache.store_mut(kind.name) {
+            store.take(Change::ListStart);
+            for object in found {
+                let (key, entry) = read(kind, object);
+                store.take(Change::Applied(key, entry));
+            }
+            store.take(Change::ListEnd);
+        }
+        Ok(())
+    }
+
+    /// All objects of a kind that the controller watches; none where that is not allowed.
+    async fn list(&mut self, resource: &ApiResource, kind: Option<&Kind>) -> Result<Vec<DynamicObject>, kube::Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), resource);
+        let mut page = ListParams::default().limit(PAGE);
+        page.field_selector = kind.and_then(|kind| kind.fields).map(str::to_owned);
+        page.label_selector = kind.and_then(|kind| kind.labels).map(str::to_owned);
+        let mut found = Vec::new();
+        loop {
+            let list = match api.list(&page).await {
+                Ok(list) => list,
+                Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => {
+                    self.unread.insert(resource.kind.clone(), status.message.clone());
+                    return Ok(Vec::new());
+                }
+                Err(error) => return Err(error),
+            };
+            page.continue_token = list.metadata.continue_.clone().filter(|token| !token.is_empty());
+            for mut object in list {
+                // Objects in lists do not say what they are.
+                object.types = Some(kube::core::TypeMeta {
+                    api_version: resource.api_version.clone(),
+                    kind: resource.kind.clone(),
+                });
+                self.keep(&object);
+                found.push(object);
+            }
+            if page.continue_token.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// A Secret that an owner names and that is not of the type that is listed.
+    async fn read_secret(&mut self, key: Key) -> Result<(), kube::Error> {
+        let kind = Kind::of(KindName::Secret);
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &key.namespace, &kind.resource("v1"));
+        match api.get_opt(&key.name).await {
+            Ok(Some(object)) => {
+                self.keep(&object);
+                let (found, entry) = read(kind, object);
+                self.cache.named_secret_mut(&key).take(Change::Applied(found, entry));
+            }
+            Ok(None) => {}
+            Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => {
+                self.unread.insert(format!("Secret {}/{}", key.namespace, key.name), status.message.clone());
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, object: &DynamicObject) {
+        let mut object = object.clone();
+        object.managed_fields_mut().clear();
+        // Whatever has been read as JSON can be written as JSON.
+        self.objects.extend(serde_json::to_value(object));
+    }
+}
