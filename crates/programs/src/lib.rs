@@ -17,6 +17,8 @@ pub struct Group {
     pub programs: &'static [Program],
     /// Whether its programs are built only when it is asked for by name: it takes minutes, and no test starts them.
     pub on_request: bool,
+    /// What the linker is told: a server that was not built by its own scripts knows no version, and clients ask for it.
+    pub link_flags: &'static str,
     /// Definitions of kinds that lie in the modules that it pins.
     pub definitions: &'static [Definitions],
 }
@@ -56,6 +58,7 @@ pub struct Definitions {
 pub const GROUPS: &[Group] = &[
     Group {
         name: "kubernetes",
+        link_flags: "-X k8s.io/component-base/version.gitVersion=v1.36.3",
         on_request: false,
         programs: &[
             program("etcd", "go.etcd.io/etcd/server/v3"),
@@ -67,6 +70,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "envoy-gateway",
+        link_flags: "",
         on_request: false,
         programs: &[program("envoy-gateway", "github.com/envoyproxy/gateway/cmd/envoy-gateway")],
         definitions: &[Definitions {
@@ -77,6 +81,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "cert-manager",
+        link_flags: "",
         on_request: false,
         programs: &[program("cert-manager", "testbed/cert-manager")],
         definitions: &[Definitions {
@@ -87,12 +92,14 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "helm",
+        link_flags: "",
         on_request: false,
         programs: &[program("helm", "helm.sh/helm/v4/cmd/helm")],
         definitions: &[],
     },
     Group {
         name: "conformance",
+        link_flags: "",
         on_request: true,
         programs: &[
             program("echo-basic", "sigs.k8s.io/gateway-api/conformance/echo-basic"),
@@ -145,6 +152,7 @@ impl Group {
             hash.update(file.file_name().unwrap_or_default().as_encoded_bytes());
             hash.update(fs::read(&file).with_context(|| format!("failed to read {}", file.display()))?);
         }
+        hash.update(self.link_flags);
         let key = format!("{:x}", hash.finalize());
         Ok(bed()?.join(format!("{}-{}", self.name, &key[..12])))
     }

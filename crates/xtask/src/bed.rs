@@ -38,8 +38,9 @@ fn build(group: &Group, program: &Program) -> anyhow::Result<()> {
     install(program.name, &target, |unfinished| {
         let name = format!("build {} (once, up to 10 minutes)", program.name);
         let mut command = go(group);
+        let flags = format!("-s -w {}", group.link_flags);
         match program.build {
-            Build::Program => command.args(["build", "-trimpath", "-ldflags", "-s -w"]),
+            Build::Program => command.args(["build", "-trimpath", "-ldflags", flags.trim_end()]),
             Build::Tests => command.args(["test", "-c"]),
         };
         step(&name, command.arg("-o").arg(unfinished).arg(program.package))

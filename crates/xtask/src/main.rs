@@ -4,6 +4,7 @@ mod arrows;
 mod bed;
 mod check;
 mod crds;
+mod manifests;
 mod rbac;
 mod run;
 mod test;
@@ -44,6 +45,12 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Write the chart with its defaults as plain manifests
+    Manifests {
+        /// Write nothing; fail when the file is not what would be written
+        #[arg(long)]
+        check: bool,
+    },
     /// Write the rules of the chart's roles from what the code needs
     Rbac {
         /// Write nothing; fail when a file is not what would be written
@@ -58,6 +65,7 @@ fn main() -> anyhow::Result<()> {
         Task::Bed { also } => bed::run(&also),
         Task::Check => check::run(),
         Task::Crds { check } => crds::run(check),
+        Task::Manifests { check } => manifests::run(check),
         Task::Rbac { check } => rbac::run(check),
     }
 }

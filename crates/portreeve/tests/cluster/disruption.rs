@@ -103,6 +103,13 @@ async fn down_under_load(platform: &Platform, operator: &mut Operator) -> anyhow
     }
     say(&format!("{ready} of {LOAD} apps are Ready"));
     ensure!(ready > 0, "no app is Ready");
+    // One that the gateway never answers is told so a minute after it was made, which is no settled cluster.
+    for app in &apps {
+        team.delete(NEBARI, "NebariApp", app).await?;
+    }
+    for app in &apps {
+        team.wait_gone(NEBARI, "NebariApp", app).await?;
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! End to end in a cluster: the real operator, the real API server, cert-manager and Envoy Gateway, real clients.
 
+mod chart;
 mod client;
 mod contract;
 mod dask;

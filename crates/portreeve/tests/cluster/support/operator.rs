@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -31,25 +32,40 @@ impl Operator {
 
     /// Starts it with the rights of a kubeconfig.
     pub(crate) fn start_as(bed: &Bed, name: &str, kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
+        Self::start_with(bed, name, |command| {
+            command.arg("controller").arg("--kubeconfig").arg(kubeconfig).arg("--metrics-secure=false");
+            command.arg(format!("--health-probe-bind-address=:{PROBES}"));
+            command.arg(format!("--metrics-bind-address=:{METRICS}"));
+            command.args(arguments)
+        })
+    }
+
+    /// Starts the binary as `with` says. It must serve its probes at port 8081.
+    pub(crate) fn start_with(
+        bed: &Bed,
+        name: &str,
+        with: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> anyhow::Result<Self> {
         let host = bed.host(name)?;
         let log = bed.folder().join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log)?;
         let mut command = host.command(env!("CARGO_BIN_EXE_portreeve"));
-        command.arg("controller").arg("--kubeconfig").arg(kubeconfig).arg("--metrics-secure=false");
-        command.arg(format!("--health-probe-bind-address=:{PROBES}"));
-        command.arg(format!("--metrics-bind-address=:{METRICS}"));
-        command.args(arguments).stdout(file.try_clone()?).stderr(file);
+        with(&mut command).stdout(file.try_clone()?).stderr(file);
         Ok(Self { running: host.spawn(command)?, host, log })
+    }
+
+    /// What it answers when it is asked whether it is ready.
+    pub(crate) async fn readyz(&self) -> anyhow::Result<clients::Answer> {
+        clients::http_get(self.at(PROBES), "operator", "/readyz").await
     }
 
     /// Waits until it says that it is ready.
     pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {
-        let probes = self.at(PROBES);
         let ready = eventually("the operator is ready", PATIENCE, async || {
             if let Some(status) = self.running.ended()? {
                 anyhow::bail!("it ended with {status}");
             }
-            let answer = clients::http_get(probes, "operator", "/readyz").await?;
+            let answer = self.readyz().await?;
             ensure!(answer.status == 200, "/readyz says {}: {}", answer.status, answer.body);
             Ok(())
         });
