@@ -6,12 +6,12 @@ use gateway_api::gateways::{GatewayListeners, GatewayListenersAllowedRoutesNames
 use gateway_api::httproutes::{HttpRoute, HttpRouteParentRefs};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use portreeve_api::names::GATEWAY_API_GROUP;
-use portreeve_api::names::labels;
+use portreeve_api::names::{labels, nebari_app as derived};
 use portreeve_api::nebari_app::GatewayChoice;
 use portreeve_names::{HostPattern, Hostname};
 
 use crate::acknowledgement::{Parent, http_route_statuses, route};
-use crate::claim::GatewayName;
+use crate::claim::{GatewayName, OwnerKind};
 use crate::condition::Reason;
 use crate::object::{Kind, Live, Maker};
 use crate::selector::selects;
@@ -62,6 +62,15 @@ pub(crate) struct Contest<'a> {
     section: &'a str,
 }
 
+/// Whether Portreeve made a route, or is about to take it over from the former operator: that has the same name.
+fn is_ours(route: &HttpRoute) -> bool {
+    let live = Live::HttpRoute(route);
+    let controllers = route.metadata.owner_references.iter().flatten().filter(|owner| owner.controller == Some(true));
+    let mut names = controllers.flat_map(|app| [derived::http_route(&app.name), derived::public_http_route(&app.name)]);
+    let is_of_app = matches!(live.maker(), Maker::Uid(OwnerKind::NebariApp, _));
+    live.is_made() || is_of_app && names.any(|name| route.metadata.name.as_ref() == Some(&name))
+}
+
 impl<'a> Contests<'a> {
     pub(crate) fn of(view: &View<'a>) -> Self {
         let mut contests = Self::default();
@@ -69,7 +78,7 @@ impl<'a> Contests<'a> {
             // A route without a name takes what is left, and claims nothing.
             let names = route.spec.hostnames.iter().flatten().filter_map(|name| HostPattern::parse(name).ok());
             let names: Vec<HostPattern> = names.collect();
-            if names.is_empty() || Live::HttpRoute(route).is_made() {
+            if names.is_empty() || is_ours(route) {
                 continue;
             }
             for contest in attachments(view, route) {

@@ -295,9 +295,17 @@ impl Owner<'_> {
             && (issuer || !routing["tls"]["secretName"].is_null())
     }
 
-    /// Whether the former operator's listener serves the app, which may be told of another that is coming.
+    /// Whether the former operator's listener is to serve the app, which may be told of another that is coming, or of what
+    /// is wrong with that listener.
     fn is_on_legacy(&self) -> bool {
-        ["LegacyListener", "Migrating", "MigrationBlocked"].contains(&text(&self.condition("TLSReady")["reason"]))
+        let section = derived::https_listener(self.name, self.namespace);
+        let gateway = self.cluster.objects.get(&self.gateway());
+        let listeners = gateway.map(|gateway| list(&gateway["spec"]["listeners"])).unwrap_or_default();
+        let is_there = listeners
+            .iter()
+            .any(|listener| listener["name"] == section && listener["hostname"] == self.spec["hostname"]);
+        let told = ["LegacyListener", "Migrating", "MigrationBlocked"];
+        is_there || told.contains(&text(&self.condition("TLSReady")["reason"]))
     }
 
     fn foreign_set(&self) -> bool {
