@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn the_oldest_envoy_gateway_counts_and_one_that_does_not_tell_its_version_hides_all() {
-        let current = deployment("docker.io/envoyproxy/gateway:v1.9.1", None);
+        let current = deployment("envoyproxy/gateway:v1.9.1", None);
         assert_eq!(version(&[]), None);
         assert_eq!(version(std::slice::from_ref(&current)).as_deref(), Some("1.9.1"));
         let old = deployment("localhost:5000/gateway:v1.5.0@sha256:0", Some("v1.9.1"));

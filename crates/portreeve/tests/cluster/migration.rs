@@ -57,7 +57,7 @@ spec:
   selector: {matchLabels: {control-plane: envoy-gateway}}
   template:
     metadata: {labels: {control-plane: envoy-gateway}}
-    spec: {containers: [{name: envoy-gateway, image: "docker.io/envoyproxy/gateway:v1.9.1"}]}
+    spec: {containers: [{name: envoy-gateway, image: "envoyproxy/gateway:v1.9.1"}]}
 "#;
 
 /// What the former operator leaves behind in the Gateway's namespace.
