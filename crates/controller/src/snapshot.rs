@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use kube::Client;
 use kube::api::{Api, ListParams};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use kube::{Client, ResourceExt};
+use kube::core::DynamicObject;
 use portreeve_plan::{Config, TlsRouteVersion, World};
-use serde_json::Value;
 
 use crate::gather::gather;
 use crate::reflect::cache::{Cache, Change};
@@ -23,8 +22,6 @@ const PAGE: u32 = 500;
 pub struct Snapshot {
     /// What decisions may depend on, as the controller would have it.
     pub world: World,
-    /// The objects that were read, whole; with `GatewayClass`es, which only explanations need.
-    pub objects: Vec<Value>,
     /// The kinds that could not be read, each with what the API server says.
     pub unread: BTreeMap<String, String>,
 }
@@ -48,20 +45,16 @@ pub struct Circumstances {
 pub async fn snapshot(client: &Client, told: Circumstances, now: Timestamp) -> Result<Snapshot, kube::Error> {
     let choices = Choices { tls_routes: told.tls_routes, tenants: told.tenants, migration: true };
     let definitions = definitions(client).await?;
-    let mut reader = Reader { client, cache: Cache::default(), objects: Vec::new(), unread: BTreeMap::new() };
+    let mut reader = Reader { client, cache: Cache::default(), unread: BTreeMap::new() };
     for (kind, version) in definitions.wanted(choices) {
         reader.read_kind(Kind::of(kind), version).await?;
     }
     for key in secrets::needed(&reader.cache) {
         reader.read_secret(key).await?;
     }
-    let class = GroupVersionKind::gvk(portreeve_api::names::GATEWAY_API_GROUP, "v1", "GatewayClass");
-    if reader.cache.store(KindName::Gateway).is_some() {
-        reader.list(&ApiResource::from_gvk(&class), None).await?;
-    }
-    let Reader { cache, objects, unread, .. } = reader;
+    let Reader { cache, unread, .. } = reader;
     let world = gather(&cache, &told.config, served(&cache, &definitions), now);
-    Ok(Snapshot { world, objects, unread })
+    Ok(Snapshot { world, unread })
 }
 
 async fn definitions(client: &Client) -> Result<Definitions, kube::Error> {
@@ -76,14 +69,13 @@ async fn definitions(client: &Client) -> Result<Definitions, kube::Error> {
 struct Reader<'c> {
     client: &'c Client,
     cache: Cache,
-    objects: Vec<Value>,
     unread: BTreeMap<String, String>,
 }
 
 impl Reader<'_> {
     async fn read_kind(&mut self, kind: &'static Kind, version: &'static str) -> Result<(), kube::Error> {
         self.cache.start(kind.name, version);
-        let found = self.list(&kind.resource(version), Some(kind)).await?;
+        let found = self.list(kind, version).await?;
         if let Some(store) = self.cache.store_mut(kind.name) {
             store.take(Change::ListStart);
             for object in found {
@@ -96,11 +88,12 @@ impl Reader<'_> {
     }
 
     /// All objects of a kind that the controller watches; none where that is not allowed.
-    async fn list(&mut self, resource: &ApiResource, kind: Option<&Kind>) -> Result<Vec<DynamicObject>, kube::Error> {
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), resource);
+    async fn list(&mut self, kind: &Kind, version: &str) -> Result<Vec<DynamicObject>, kube::Error> {
+        let resource = kind.resource(version);
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let mut page = ListParams::default().limit(PAGE);
-        page.field_selector = kind.and_then(|kind| kind.fields).map(str::to_owned);
-        page.label_selector = kind.and_then(|kind| kind.labels).map(str::to_owned);
+        page.field_selector = kind.fields.map(str::to_owned);
+        page.label_selector = kind.labels.map(str::to_owned);
         let mut found = Vec::new();
         loop {
             let list = match api.list(&page).await {
@@ -118,7 +111,6 @@ impl Reader<'_> {
                     api_version: resource.api_version.clone(),
                     kind: resource.kind.clone(),
                 });
-                self.keep(&object);
                 found.push(object);
             }
             if page.continue_token.is_none() {
@@ -133,7 +125,6 @@ impl Reader<'_> {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &key.namespace, &kind.resource("v1"));
         match api.get_opt(&key.name).await {
             Ok(Some(object)) => {
-                self.keep(&object);
                 let (found, entry) = read(kind, object);
                 self.cache.named_secret_mut(&key).take(Change::Applied(found, entry));
             }
@@ -144,12 +135,5 @@ impl Reader<'_> {
             Err(error) => return Err(error),
         }
         Ok(())
-    }
-
-    fn keep(&mut self, object: &DynamicObject) {
-        let mut object = object.clone();
-        object.managed_fields_mut().clear();
-        // Whatever has been read as JSON can be written as JSON.
-        self.objects.extend(serde_json::to_value(object));
     }
 }

@@ -62,6 +62,12 @@ pub(crate) struct Contest<'a> {
     section: &'a str,
 }
 
+/// Whether a route is a challenge of cert-manager.
+pub(crate) fn is_solver(metadata: &ObjectMeta) -> bool {
+    let labels = metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(labels::HTTP01_SOLVER)).is_some_and(|value| value == labels::TRUE)
+}
+
 /// Whether Portreeve made a route, or is about to take it over from the former operator: that has the same name.
 fn is_ours(route: &HttpRoute) -> bool {
     let live = Live::HttpRoute(route);
@@ -167,10 +173,7 @@ impl Contest<'_> {
     /// Whether the route is there on behalf of an app or its certificate: a challenge of cert-manager, or made by the
     /// app's own controller.
     pub(crate) fn is_of_app(&self) -> bool {
-        let labels = self.route.metadata.labels.as_ref();
-        let solver =
-            labels.and_then(|labels| labels.get(labels::HTTP01_SOLVER)).is_some_and(|value| value == labels::TRUE);
-        solver || matches!(Live::HttpRoute(self.route).maker(), Maker::Uid(..))
+        is_solver(&self.route.metadata) || matches!(Live::HttpRoute(self.route).maker(), Maker::Uid(..))
     }
 
     /// Whether it is on this listener, the gateway has taken it, and it goes before a route that was made at another

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use gateway_api::gateways::GatewayListeners;
 use gateway_api::httproutes::HttpRoute;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use portreeve_api::names::{self, labels, nebari_app as derived};
 use portreeve_names::{HostPattern, Hostname};
 use serde_json::{Value, json};
@@ -15,6 +14,7 @@ use crate::acknowledgement::{gateway_entry, listener};
 use crate::body::GATEWAY_API_V1;
 use crate::claim::GatewayName;
 use crate::condition::Finding;
+use crate::contest::is_solver;
 use crate::object::{Key, Kind, Live};
 use crate::output::Patch;
 use crate::text::label_value;
@@ -156,14 +156,6 @@ fn asks_for(route: &HttpRoute, hostname: &Hostname) -> bool {
     let wanted = HostPattern::Exact(hostname.clone());
     let hostnames = route.spec.hostnames.as_deref().unwrap_or_default();
     hostnames.is_empty() || hostnames.iter().any(|name| HostPattern::parse(name).is_ok_and(|name| name.covers(&wanted)))
-}
-
-fn is_solver(metadata: &ObjectMeta) -> bool {
-    metadata
-        .labels
-        .as_ref()
-        .and_then(|found| found.get(labels::HTTP01_SOLVER))
-        .is_some_and(|value| value == labels::TRUE)
 }
 
 impl LegacyEntry<'_> {
