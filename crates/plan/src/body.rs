@@ -24,6 +24,12 @@ pub(crate) const CERTIFICATE_V1: &str = "cert-manager.io/v1";
 /// Group and version of SecurityPolicy.
 pub(crate) const SECURITY_POLICY_V1ALPHA1: &str = "gateway.envoyproxy.io/v1alpha1";
 
+/// Group and version of `HelmRelease`.
+pub(crate) const HELM_RELEASE_V2: &str = "helm.toolkit.fluxcd.io/v2";
+
+/// Group and version of the kinds by which Flux gets charts.
+pub(crate) const FLUX_SOURCE_V1: &str = "source.toolkit.fluxcd.io/v1";
+
 /// Group and version of NetworkPolicy.
 pub(crate) const NETWORK_POLICY_V1: &str = "networking.k8s.io/v1";
 

@@ -21,10 +21,11 @@ pub(crate) fn differ(live: Option<Live<'_>>, body: &Value) -> Drift {
     let Some(live) = live else { return Drift { due: true, generation: 1 } };
     let metadata = live.metadata();
     let spec_differs = !live.spec_contains(&body["spec"]);
+    let data_differs = !live.data_contains(&body["data"]);
     let metadata_differs = !contains("metadata", metadata, &body["metadata"]);
     let must_go = owned_by_us(metadata.managed_fields.as_deref()).any(|fields| goes_beyond(fields, body));
     Drift {
-        due: spec_differs || metadata_differs || must_go,
+        due: spec_differs || data_differs || metadata_differs || must_go,
         generation: metadata.generation.unwrap_or_default() + i64::from(spec_differs),
     }
 }

@@ -42,9 +42,12 @@ mod world;
 pub use audit::{Fault, audit};
 pub use contest::{OpenListener, listeners_open_to_all};
 pub use examine::{Advice, Severity, examine};
-pub use output::{Apply, Event, FIELD_MANAGER, ObjectRef, Patch, Plan, SecretCopy, StatusWrite};
+pub use output::{
+    Apply, Event, FIELD_MANAGER, ObjectRef, Patch, Plan, ReleaseAction, ReleaseStep, SecretCopy, StatusWrite,
+    VALUES_LABEL,
+};
 pub use steps::plan;
 pub use world::{
-    Absent, Config, DataPlane, EnvoyGatewayVersion, LegacyListeners, Served, TenantApi, TenantApps, TlsRouteVersion,
-    World, Zone,
+    Absent, Config, DataPlane, EnvoyGatewayVersion, FluxCharts, LegacyListeners, Provisioner, Served, TenantApi,
+    TenantApps, TlsRouteVersion, World, Zone,
 };

@@ -5,12 +5,12 @@ use gateway_api::httproutes::HttpRoute;
 use gateway_api::listenersets::ListenerSet;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use portreeve_api::names::{labels, nebari_app as derived};
-use portreeve_api::{Certificate, NebariApp, SecurityPolicy, Tenant};
+use portreeve_api::{Certificate, HelmRelease, HelmRepository, NebariApp, OciRepository, SecurityPolicy, Tenant};
 use serde_json::Value;
 
 use crate::claim::{Owner, OwnerKind};
@@ -25,6 +25,9 @@ use crate::world::Served;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Namespace,
+    ResourceQuota,
+    LimitRange,
+    ConfigMap,
     NetworkPolicy,
     ReferenceGrant,
     Certificate,
@@ -33,6 +36,9 @@ pub(crate) enum Kind {
     Gateway,
     HttpRoute,
     TlsRoute,
+    OciRepository,
+    HelmRepository,
+    HelmRelease,
 }
 
 /// Names an object of a kind that Portreeve writes.
@@ -48,6 +54,9 @@ pub(crate) struct Key {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Live<'a> {
     Namespace(&'a Namespace),
+    ResourceQuota(&'a ResourceQuota),
+    LimitRange(&'a LimitRange),
+    ConfigMap(&'a ConfigMap),
     NetworkPolicy(&'a NetworkPolicy),
     ReferenceGrant(&'a ReferenceGrant),
     Certificate(&'a Certificate),
@@ -56,6 +65,9 @@ pub(crate) enum Live<'a> {
     Gateway(&'a Gateway),
     HttpRoute(&'a HttpRoute),
     TlsRoute(&'a TlsRoute),
+    OciRepository(&'a OciRepository),
+    HelmRepository(&'a HelmRepository),
+    HelmRelease(&'a HelmRelease),
 }
 
 /// Who made an object, as far as the object says.
@@ -84,6 +96,9 @@ impl Kind {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Namespace => "Namespace",
+            Self::ResourceQuota => "ResourceQuota",
+            Self::LimitRange => "LimitRange",
+            Self::ConfigMap => "ConfigMap",
             Self::NetworkPolicy => "NetworkPolicy",
             Self::ReferenceGrant => "ReferenceGrant",
             Self::Certificate => "Certificate",
@@ -92,13 +107,16 @@ impl Kind {
             Self::Gateway => "Gateway",
             Self::HttpRoute => "HTTPRoute",
             Self::TlsRoute => "TLSRoute",
+            Self::OciRepository => "OCIRepository",
+            Self::HelmRepository => "HelmRepository",
+            Self::HelmRelease => "HelmRelease",
         }
     }
 
     /// The name of its CRD; absent for what every API server knows.
     fn crd(self) -> Option<&'static str> {
         match self {
-            Self::Namespace | Self::NetworkPolicy => None,
+            Self::Namespace | Self::ResourceQuota | Self::LimitRange | Self::ConfigMap | Self::NetworkPolicy => None,
             Self::ReferenceGrant => Some("referencegrants.gateway.networking.k8s.io"),
             Self::Certificate => Some("certificates.cert-manager.io"),
             Self::SecurityPolicy => Some("securitypolicies.gateway.envoyproxy.io"),
@@ -106,13 +124,16 @@ impl Kind {
             Self::Gateway => Some("gateways.gateway.networking.k8s.io"),
             Self::HttpRoute => Some("httproutes.gateway.networking.k8s.io"),
             Self::TlsRoute => Some("tlsroutes.gateway.networking.k8s.io"),
+            Self::OciRepository => Some("ocirepositories.source.toolkit.fluxcd.io"),
+            Self::HelmRepository => Some("helmrepositories.source.toolkit.fluxcd.io"),
+            Self::HelmRelease => Some("helmreleases.helm.toolkit.fluxcd.io"),
         }
     }
 
     /// Whether the API server knows it, so that objects of it can be written.
     pub(crate) fn is_served(self, served: &Served) -> bool {
         match self {
-            Self::Namespace | Self::NetworkPolicy => true,
+            Self::Namespace | Self::ResourceQuota | Self::LimitRange | Self::ConfigMap | Self::NetworkPolicy => true,
             Self::ReferenceGrant => served.reference_grants,
             Self::Certificate => served.certificates,
             Self::SecurityPolicy => served.security_policies,
@@ -120,6 +141,9 @@ impl Kind {
             Self::Gateway => served.gateways,
             Self::HttpRoute => served.http_routes,
             Self::TlsRoute => served.tls_routes.is_some(),
+            Self::OciRepository => served.oci_repositories,
+            Self::HelmRepository => served.helm_repositories,
+            Self::HelmRelease => served.helm_releases,
         }
     }
 
@@ -135,6 +159,7 @@ impl Kind {
         let install = match self {
             Self::Certificate => "cert-manager",
             Self::SecurityPolicy => "Envoy Gateway",
+            Self::OciRepository | Self::HelmRepository | Self::HelmRelease => "Flux",
             _ => "Gateway API 1.5 or later",
         };
         Some(format!("the cluster lacks the CRD {crd}: install {install}"))
@@ -168,6 +193,9 @@ impl<'a> Live<'a> {
     pub(crate) fn metadata(self) -> &'a ObjectMeta {
         match self {
             Self::Namespace(object) => &object.metadata,
+            Self::ResourceQuota(object) => &object.metadata,
+            Self::LimitRange(object) => &object.metadata,
+            Self::ConfigMap(object) => &object.metadata,
             Self::NetworkPolicy(object) => &object.metadata,
             Self::ReferenceGrant(object) => &object.metadata,
             Self::Certificate(object) => &object.metadata,
@@ -176,6 +204,9 @@ impl<'a> Live<'a> {
             Self::Gateway(object) => &object.metadata,
             Self::HttpRoute(object) => &object.metadata,
             Self::TlsRoute(object) => &object.metadata,
+            Self::OciRepository(object) => &object.metadata,
+            Self::HelmRepository(object) => &object.metadata,
+            Self::HelmRelease(object) => &object.metadata,
         }
     }
 
@@ -183,6 +214,10 @@ impl<'a> Live<'a> {
     pub(crate) fn spec_contains(self, wanted: &Value) -> bool {
         match self {
             Self::Namespace(object) => contains("spec", &object.spec, wanted),
+            Self::ResourceQuota(object) => contains("spec", &object.spec, wanted),
+            Self::LimitRange(object) => contains("spec", &object.spec, wanted),
+            // It has data instead.
+            Self::ConfigMap(_) => wanted.is_null(),
             Self::NetworkPolicy(object) => contains("spec", &object.spec, wanted),
             Self::ReferenceGrant(object) => contains("spec", &object.spec, wanted),
             Self::Certificate(object) => contains("spec", &object.spec, wanted),
@@ -191,6 +226,17 @@ impl<'a> Live<'a> {
             Self::Gateway(object) => contains("spec", &object.spec, wanted),
             Self::HttpRoute(object) => contains("spec", &object.spec, wanted),
             Self::TlsRoute(object) => contains("spec", &object.spec, wanted),
+            Self::OciRepository(object) => contains("spec", &object.spec, wanted),
+            Self::HelmRepository(object) => contains("spec", &object.spec, wanted),
+            Self::HelmRelease(object) => contains("spec", &object.spec, wanted),
+        }
+    }
+
+    /// Whether all that is `wanted` is in its `data`; only a `ConfigMap` has such.
+    pub(crate) fn data_contains(self, wanted: &Value) -> bool {
+        match self {
+            Self::ConfigMap(object) => contains("data", &object.data, wanted),
+            _ => wanted.is_null(),
         }
     }
 
@@ -198,6 +244,9 @@ impl<'a> Live<'a> {
     pub(crate) fn to_value(self) -> Value {
         let spec = match self {
             Self::Namespace(object) => serde_json::to_value(&object.spec),
+            Self::ResourceQuota(object) => serde_json::to_value(&object.spec),
+            Self::LimitRange(object) => serde_json::to_value(&object.spec),
+            Self::ConfigMap(_) => Ok(Value::Null),
             Self::NetworkPolicy(object) => serde_json::to_value(&object.spec),
             Self::ReferenceGrant(object) => serde_json::to_value(&object.spec),
             Self::Certificate(object) => serde_json::to_value(&object.spec),
@@ -206,6 +255,9 @@ impl<'a> Live<'a> {
             Self::Gateway(object) => serde_json::to_value(&object.spec),
             Self::HttpRoute(object) => serde_json::to_value(&object.spec),
             Self::TlsRoute(object) => serde_json::to_value(&object.spec),
+            Self::OciRepository(object) => serde_json::to_value(&object.spec),
+            Self::HelmRepository(object) => serde_json::to_value(&object.spec),
+            Self::HelmRelease(object) => serde_json::to_value(&object.spec),
         };
         let metadata = serde_json::to_value(self.metadata());
         serde_json::json!({ "metadata": metadata.unwrap_or_default(), "spec": spec.unwrap_or_default() })

@@ -16,6 +16,8 @@ pub struct Plan {
     pub apply: Vec<Apply>,
     /// After the applies.
     pub patches: Vec<Patch>,
+    /// The Helm client's work, after the applies and before the deletions; never two steps of one release.
+    pub releases: Vec<ReleaseStep>,
     /// After the patches.
     pub delete: Vec<ObjectRef>,
     /// Last.
@@ -81,6 +83,45 @@ pub struct Patch {
     pub operations: Vec<Value>,
 }
 
+/// What the Helm client has to do to one release.
+///
+/// The shell does it beside the rest of the plan, at most once at a time for each release, and backs off when it
+/// fails. What failed last it says in [`crate::World::failed_releases`], until the step is another one or succeeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReleaseStep {
+    /// For whom.
+    pub owner: ObjectRef,
+    /// Namespace of the release.
+    pub namespace: String,
+    /// Name of the release.
+    pub name: String,
+    /// What to do.
+    pub action: ReleaseAction,
+}
+
+/// What the Helm client does to a release.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum ReleaseAction {
+    /// `helm upgrade --install`, with five revisions kept and without waiting for the workload. A release that an earlier
+    /// client left in a `pending-…` status is given up first.
+    Install {
+        /// The chart, as in [`crate::Provisioner::Helm`].
+        chart: String,
+        /// Its version.
+        version: String,
+        /// Its values.
+        values: Value,
+        /// Of chart, version and values: the value of the label [`VALUES_LABEL`], with which the release is marked
+        /// (`--labels`).
+        digest: String,
+    },
+    /// `helm uninstall`. A release that is not there is none to remove: that is success.
+    Uninstall,
+}
+
+/// Label of a release that says what it was installed with: see [`ReleaseAction::Install`].
+pub const VALUES_LABEL: &str = "portreeve.dev/values";
+
 /// One status to write, whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StatusWrite {
@@ -123,6 +164,7 @@ impl Plan {
             && self.copies.is_empty()
             && self.apply.is_empty()
             && self.patches.is_empty()
+            && self.releases.is_empty()
             && self.delete.is_empty()
             && self.statuses.is_empty()
             && self.events.is_empty()

@@ -144,9 +144,11 @@ fn is_guarded(owner: &OwnerIdentity<'_>, finalizers: Option<&Vec<String>>) -> bo
 }
 
 fn api_version(kind: Kind, world: &World) -> &'static str {
-    use crate::body::{GATEWAY_API_V1, NETWORK_POLICY_V1, SECURITY_POLICY_V1ALPHA1};
+    use crate::body::{FLUX_SOURCE_V1, GATEWAY_API_V1, HELM_RELEASE_V2, NETWORK_POLICY_V1, SECURITY_POLICY_V1ALPHA1};
     match (kind, world.served.tls_routes) {
-        (Kind::Namespace, _) => "v1",
+        (Kind::Namespace | Kind::ResourceQuota | Kind::LimitRange | Kind::ConfigMap, _) => "v1",
+        (Kind::OciRepository | Kind::HelmRepository, _) => FLUX_SOURCE_V1,
+        (Kind::HelmRelease, _) => HELM_RELEASE_V2,
         (Kind::NetworkPolicy, _) => NETWORK_POLICY_V1,
         (Kind::Certificate, _) => CERTIFICATE_V1,
         (Kind::SecurityPolicy, _) => SECURITY_POLICY_V1ALPHA1,

@@ -9,11 +9,13 @@ use gateway_api::listenersets::ListenerSet;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota, Secret, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Resource;
 use portreeve_api::names::{self, labels};
-use portreeve_api::{Certificate, ClusterIssuer, IngressRouteTcp, SecurityPolicy};
+use portreeve_api::{
+    Certificate, ClusterIssuer, HelmRelease, HelmRepository, IngressRouteTcp, OciRepository, SecurityPolicy,
+};
 
 use crate::claim::{GatewayName, OwnerKind};
 use crate::gateway::{SharedGateway, gateways_behind};
@@ -39,6 +41,12 @@ pub(crate) struct View<'a> {
     certificates: ByName<'a, Certificate>,
     security_policies: ByName<'a, SecurityPolicy>,
     cluster_issuers: ByName<'a, ClusterIssuer>,
+    resource_quotas: ByName<'a, ResourceQuota>,
+    limit_ranges: ByName<'a, LimitRange>,
+    config_maps: ByName<'a, ConfigMap>,
+    helm_releases_flux: ByName<'a, HelmRelease>,
+    oci_repositories: ByName<'a, OciRepository>,
+    helm_repositories: ByName<'a, HelmRepository>,
     http_routes_in: HashMap<&'a str, Vec<&'a HttpRoute>>,
     tls_routes_in: HashMap<&'a str, Vec<&'a TlsRoute>>,
     grants_in: HashMap<&'a str, Vec<&'a ReferenceGrant>>,
@@ -71,6 +79,12 @@ impl<'a> View<'a> {
             certificates: by_name(&world.certificates),
             security_policies: by_name(&world.security_policies),
             cluster_issuers: by_name(&world.cluster_issuers),
+            resource_quotas: by_name(&world.resource_quotas),
+            limit_ranges: by_name(&world.limit_ranges),
+            config_maps: by_name(&world.config_maps),
+            helm_releases_flux: by_name(&world.helm_releases_flux),
+            oci_repositories: by_name(&world.oci_repositories),
+            helm_repositories: by_name(&world.helm_repositories),
             http_routes_in: by_namespace(&world.http_routes),
             tls_routes_in: by_namespace(&world.tls_routes),
             grants_in: by_namespace(&world.reference_grants),
@@ -219,6 +233,9 @@ impl<'a> View<'a> {
         let name = (key.namespace.as_str(), key.name.as_str());
         match key.kind {
             Kind::Namespace => self.namespaces.get(&name).map(|object| Live::Namespace(object)),
+            Kind::ResourceQuota => self.resource_quotas.get(&name).map(|object| Live::ResourceQuota(object)),
+            Kind::LimitRange => self.limit_ranges.get(&name).map(|object| Live::LimitRange(object)),
+            Kind::ConfigMap => self.config_maps.get(&name).map(|object| Live::ConfigMap(object)),
             Kind::NetworkPolicy => self.network_policies.get(&name).map(|object| Live::NetworkPolicy(object)),
             Kind::ReferenceGrant => self.reference_grants.get(&name).map(|object| Live::ReferenceGrant(object)),
             Kind::Certificate => self.certificates.get(&name).map(|object| Live::Certificate(object)),
@@ -227,6 +244,9 @@ impl<'a> View<'a> {
             Kind::Gateway => self.gateways.get(&name).map(|object| Live::Gateway(object)),
             Kind::HttpRoute => self.http_routes.get(&name).map(|object| Live::HttpRoute(object)),
             Kind::TlsRoute => self.tls_routes.get(&name).map(|object| Live::TlsRoute(object)),
+            Kind::OciRepository => self.oci_repositories.get(&name).map(|object| Live::OciRepository(object)),
+            Kind::HelmRepository => self.helm_repositories.get(&name).map(|object| Live::HelmRepository(object)),
+            Kind::HelmRelease => self.helm_releases_flux.get(&name).map(|object| Live::HelmRelease(object)),
         }
     }
 
@@ -244,7 +264,7 @@ impl<'a> View<'a> {
         let http_routes = world.http_routes.iter().map(|object| (Kind::HttpRoute, Live::HttpRoute(object)));
         let tls_routes = world.tls_routes.iter().map(|object| (Kind::TlsRoute, Live::TlsRoute(object)));
         let objects = namespaces.chain(network_policies).chain(grants).chain(certificates).chain(policies);
-        objects.chain(sets).chain(http_routes).chain(tls_routes)
+        objects.chain(sets).chain(http_routes).chain(tls_routes).chain(all_provisioned(world))
     }
 
     /// Only ListenerSets that the Gateway admits count, or anybody could take a port from others. Those of apps do not:
@@ -266,6 +286,18 @@ impl<'a> View<'a> {
         }
         ports
     }
+}
+
+/// All objects of the kinds of which tenants' virtual clusters are made.
+fn all_provisioned(world: &World) -> impl Iterator<Item = (Kind, Live<'_>)> {
+    let quotas = world.resource_quotas.iter().map(|object| (Kind::ResourceQuota, Live::ResourceQuota(object)));
+    let limits = world.limit_ranges.iter().map(|object| (Kind::LimitRange, Live::LimitRange(object)));
+    let config_maps = world.config_maps.iter().map(|object| (Kind::ConfigMap, Live::ConfigMap(object)));
+    let charts = world.oci_repositories.iter().map(|object| (Kind::OciRepository, Live::OciRepository(object)));
+    let repositories =
+        world.helm_repositories.iter().map(|object| (Kind::HelmRepository, Live::HelmRepository(object)));
+    let releases = world.helm_releases_flux.iter().map(|object| (Kind::HelmRelease, Live::HelmRelease(object)));
+    quotas.chain(limits).chain(config_maps).chain(charts).chain(repositories).chain(releases)
 }
 
 pub(crate) fn name_of<T: Resource>(object: &T) -> (&str, &str) {

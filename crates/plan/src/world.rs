@@ -6,11 +6,14 @@ use gateway_api::httproutes::HttpRoute;
 use gateway_api::listenersets::ListenerSet;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use portreeve_api::{Certificate, Claim, ClusterIssuer, IngressRouteTcp, NebariApp, SecurityPolicy, Tenant, names};
+use portreeve_api::{
+    Certificate, Claim, ClusterIssuer, HelmRelease, HelmRepository, IngressRouteTcp, NebariApp, OciRepository,
+    SecurityPolicy, Tenant, names,
+};
 use portreeve_names::HostPattern;
 
 use crate::claim::{GatewayName, Owner};
@@ -63,6 +66,28 @@ pub struct World {
     pub network_policies: Vec<Arc<NetworkPolicy>>,
     /// All IngressRouteTCPs; none where the cluster does not know that kind.
     pub ingress_routes_tcp: Vec<Arc<IngressRouteTcp>>,
+    /// At least those in tenants' namespaces.
+    pub stateful_sets: Vec<Arc<StatefulSet>>,
+    /// At least those in tenants' namespaces. Those of Envoy Gateway are in [`World::envoy_gateways`].
+    pub deployments: Vec<Arc<Deployment>>,
+    /// At least those that were made for tenants, by their label `app.kubernetes.io/managed-by`.
+    pub resource_quotas: Vec<Arc<ResourceQuota>>,
+    /// As [`World::resource_quotas`].
+    pub limit_ranges: Vec<Arc<LimitRange>>,
+    /// As [`World::resource_quotas`].
+    pub config_maps: Vec<Arc<ConfigMap>>,
+    /// Every `HelmRelease` of Flux; none where the cluster does not know that kind.
+    pub helm_releases_flux: Vec<Arc<HelmRelease>>,
+    /// Every `OCIRepository` of Flux; none where the cluster does not know that kind.
+    pub oci_repositories: Vec<Arc<OciRepository>>,
+    /// Every `HelmRepository` of Flux; none where the cluster does not know that kind.
+    pub helm_repositories: Vec<Arc<HelmRepository>>,
+    /// The Helm client's own record of releases: Secrets of type `helm.sh/release.v1` with the label `owner=helm`. Only
+    /// their metadata is read: the labels `name`, `status` and `version`, and [`crate::VALUES_LABEL`].
+    pub helm_releases: Vec<Arc<Secret>>,
+    /// By namespace and name, releases for which [`crate::ReleaseStep`] failed last, and what the Helm client said. The
+    /// text has no times or counts.
+    pub failed_releases: BTreeMap<(String, String), String>,
     /// Ports that the shell dialled in vain, and why; nothing where it cannot dial. The text has no times or counts.
     pub failed_dials: BTreeMap<(GatewayName, u16), String>,
 }
@@ -89,6 +114,12 @@ pub struct Config {
     pub tenant_api: Option<TenantApi>,
     /// The path to tenants' apps; absent: off.
     pub tenant_apps: Option<TenantApps>,
+    /// How tenants' virtual clusters come to be.
+    pub provisioner: Provisioner,
+    /// Namespaces that no tenant may have, beside those that none ever may.
+    pub protected_namespaces: Vec<String>,
+    /// Paths of the chart's values that tenants may set, beside those that all may: fields, separated by dots.
+    pub allowed_overrides: Vec<String>,
     /// Where NetworkPolicies find the pods of a Gateway.
     pub data_plane: DataPlane,
     /// Whether an owner may not go before what was made for it is gone: the contract's finalizer is put on it. For a
@@ -98,6 +129,35 @@ pub struct Config {
     /// What becomes of the listeners that the former operator put on the shared Gateways
     /// (`--migrate-legacy-listeners`).
     pub legacy_listeners: LegacyListeners,
+}
+
+/// How tenants' virtual clusters come to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Provisioner {
+    /// Somebody else makes them: the values stand in a `ConfigMap` of the tenant's namespace.
+    #[default]
+    External,
+    /// The Helm client: [`crate::Plan::releases`].
+    Helm {
+        /// The chart (`VCLUSTER_CHART_REF`): a reference to an OCI registry (`oci://…`), an archive (`.tgz`, by path or
+        /// URL), a folder, or the URL of a Helm repository, of which it is the chart `vcluster`.
+        chart: String,
+        /// Its version, where the tenant names none.
+        version: String,
+    },
+    /// Flux, by a `HelmRelease` and its source in the tenant's namespace.
+    Flux(FluxCharts),
+}
+
+/// Where Flux gets charts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FluxCharts {
+    /// `oci://…` with the chart's name at its end, or the URL of a Helm repository.
+    pub url: String,
+    /// The chart in a Helm repository; in an OCI registry the URL says it.
+    pub chart: String,
+    /// Its version, where the tenant names none.
+    pub version: String,
 }
 
 /// What becomes of the listeners `tls-<app>-<namespace>` that the former operator put on the shared Gateways.
@@ -195,6 +255,12 @@ pub struct Served {
     pub other_tls_routes: bool,
     /// `Certificate` of `cert-manager.io/v1`.
     pub certificates: bool,
+    /// `HelmRelease` of `helm.toolkit.fluxcd.io/v2`.
+    pub helm_releases: bool,
+    /// `OCIRepository` of `source.toolkit.fluxcd.io/v1`.
+    pub oci_repositories: bool,
+    /// `HelmRepository` of `source.toolkit.fluxcd.io/v1`.
+    pub helm_repositories: bool,
 }
 
 /// A version of TLSRoute. All have the same shape; `v1` needs at least one host name.
@@ -220,6 +286,9 @@ impl Default for Served {
             tls_routes: Some(TlsRouteVersion::V1),
             other_tls_routes: false,
             certificates: true,
+            helm_releases: true,
+            oci_repositories: true,
+            helm_repositories: true,
         }
     }
 }

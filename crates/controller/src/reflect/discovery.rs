@@ -138,6 +138,9 @@ pub(crate) fn served(cache: &Cache, definitions: &Definitions) -> Served {
         other_tls_routes: tls_routes.is_none() && definitions.serves(&Kind::of(KindName::TlsRoute).definition()),
         tls_routes,
         certificates: is_watched(KindName::Certificate),
+        helm_releases: false,
+        oci_repositories: false,
+        helm_repositories: false,
     }
 }
 

@@ -15,8 +15,8 @@ use portreeve_api::names::{nebari_app, tenant};
 use portreeve_names::HostPattern;
 use portreeve_plan::claim::GatewayName;
 use portreeve_plan::{
-    Config, DataPlane, LegacyListeners, ObjectRef, Plan, TenantApi, TenantApps, TlsRouteVersion, World, Zone, audit,
-    merge, plan,
+    Config, DataPlane, LegacyListeners, ObjectRef, Plan, Provisioner, TenantApi, TenantApps, TlsRouteVersion, World,
+    Zone, audit, merge, plan,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -221,6 +221,14 @@ impl Cluster {
         world.security_policies = self.all("SecurityPolicy");
         world.network_policies = self.all("NetworkPolicy");
         world.ingress_routes_tcp = self.all("IngressRouteTCP");
+        world.stateful_sets = self.all("StatefulSet");
+        world.deployments = self.all("Deployment");
+        world.resource_quotas = self.all("ResourceQuota");
+        world.limit_ranges = self.all("LimitRange");
+        world.config_maps = self.all("ConfigMap");
+        world.helm_releases_flux = self.all("HelmRelease");
+        world.oci_repositories = self.all("OCIRepository");
+        world.helm_repositories = self.all("HelmRepository");
         world
     }
 
@@ -340,6 +348,9 @@ impl Settings {
                 domain: apps.domain.clone(),
                 cluster_issuer: apps.cluster_issuer.clone(),
             }),
+            provisioner: Provisioner::External,
+            protected_namespaces: Vec::new(),
+            allowed_overrides: Vec::new(),
             guard_deletion: self.guard_deletion,
             legacy_listeners: match self.migrate.as_str() {
                 "on" => LegacyListeners::Migrate,
@@ -411,6 +422,15 @@ pub(crate) fn shuffled(mut world: World, by: usize) -> World {
     turn(&mut world.cluster_issuers, by);
     turn(&mut world.network_policies, by);
     turn(&mut world.ingress_routes_tcp, by);
+    turn(&mut world.stateful_sets, by);
+    turn(&mut world.deployments, by);
+    turn(&mut world.resource_quotas, by);
+    turn(&mut world.limit_ranges, by);
+    turn(&mut world.config_maps, by);
+    turn(&mut world.helm_releases_flux, by);
+    turn(&mut world.oci_repositories, by);
+    turn(&mut world.helm_repositories, by);
+    turn(&mut world.helm_releases, by);
     world
 }
 
