@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::schema_parts::{any_object, conditions};
-use crate::shared::Claim;
+use crate::shared::{Claim, GatewayReference};
 
 /// What a tenant asks for.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema, CustomResource)]
@@ -97,6 +97,9 @@ pub struct TenantStatus {
     /// Wildcard of the apps' names, with its leading `*.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apps_domain: Option<String>,
+    /// The apps Gateway that the virtual cluster is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apps_gateway: Option<GatewayReference>,
     /// What is so and what is not, one of each type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions")]

@@ -33,6 +33,8 @@ mod prune;
 mod selector;
 mod settled;
 mod steps;
+mod takeover;
+mod tenancy;
 mod tenant;
 mod text;
 mod view;
@@ -43,11 +45,12 @@ pub use audit::{Fault, audit};
 pub use contest::{OpenListener, listeners_open_to_all};
 pub use examine::{Advice, Severity, examine};
 pub use output::{
-    Apply, Event, FIELD_MANAGER, ObjectRef, Patch, Plan, ReleaseAction, ReleaseStep, SecretCopy, StatusWrite,
-    VALUES_LABEL,
+    ApiServerDial, Apply, Event, FIELD_MANAGER, ObjectRef, Patch, Plan, ReleaseAction, ReleaseStep, SecretCopy,
+    StatusWrite, Takeover, VALUES_LABEL,
 };
 pub use steps::plan;
+pub use tenancy::{DialResult, DnsServers, GatewayTemplate, Placement, TenantApi, TenantApps, TenantIsolation};
 pub use world::{
-    Absent, Config, DataPlane, EnvoyGatewayVersion, FluxCharts, LegacyListeners, Provisioner, Served, TenantApi,
-    TenantApps, TlsRouteVersion, World, Zone,
+    Absent, Config, DataPlane, EnvoyGatewayVersion, FluxCharts, LegacyListeners, Provisioner, Served, TlsRouteVersion,
+    World, Zone,
 };

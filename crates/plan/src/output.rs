@@ -14,6 +14,8 @@ pub struct Plan {
     /// All are applied by [`FIELD_MANAGER`] with `force`: on an object that Portreeve made nobody else owns these
     /// fields, and of a shared Gateway only the entries of tenants are in the body.
     pub apply: Vec<Apply>,
+    /// Once for each Gateway that the former operator has put tenants' entries on, before the applies.
+    pub takeovers: Vec<Takeover>,
     /// After the applies.
     pub patches: Vec<Patch>,
     /// The Helm client's work, after the applies and before the deletions; never two steps of one release.
@@ -26,6 +28,9 @@ pub struct Plan {
     pub events: Vec<Event>,
     /// Owners that are being deleted and of which nothing is left: the contract's finalizer may go.
     pub release: Vec<ObjectRef>,
+    /// API servers of tenants to dial under their public names, at an interval: no write, and the same as long as the
+    /// world is. What comes of it is [`crate::World::dialled`].
+    pub dials: Vec<ApiServerDial>,
     /// When to plan again although nothing has changed.
     pub wake_at: Option<jiff::Timestamp>,
 }
@@ -122,6 +127,36 @@ pub enum ReleaseAction {
 /// Label of a release that says what it was installed with: see [`ReleaseAction::Install`].
 pub const VALUES_LABEL: &str = "portreeve.dev/values";
 
+/// Entries of a Gateway that another field manager owns and that are Portreeve's from now on, or they would stay when
+/// Portreeve leaves them out.
+///
+/// The shell reads the Gateway afresh and patches it with [`Takeover::operations`]; a refused patch (the Gateway has
+/// changed since) is no failure, since the next plan says the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Takeover {
+    /// The Gateway.
+    pub object: ObjectRef,
+    /// The names of the entries.
+    pub entries: Vec<String>,
+}
+
+/// A tenant's API server, and how it should be reached under its public name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ApiServerDial {
+    /// The Tenant.
+    pub tenant: ObjectRef,
+    /// The public name, to be sent as SNI.
+    pub host: String,
+    /// Namespace and name of the API server's own Service, and its port: the certificate that it shows is the right one.
+    pub service: (String, String, u16),
+    /// Namespace and name of the Service of the Gateway's data plane, if it can be told.
+    pub data_plane: Option<(String, String)>,
+    /// The Gateway's addresses.
+    pub addresses: Vec<String>,
+    /// The port of the Gateway's listener.
+    pub port: u16,
+}
+
 /// One status to write, whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StatusWrite {
@@ -163,6 +198,7 @@ impl Plan {
         self.guard.is_empty()
             && self.copies.is_empty()
             && self.apply.is_empty()
+            && self.takeovers.is_empty()
             && self.patches.is_empty()
             && self.releases.is_empty()
             && self.delete.is_empty()

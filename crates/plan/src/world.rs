@@ -11,12 +11,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use portreeve_api::{
-    Certificate, Claim, ClusterIssuer, HelmRelease, HelmRepository, IngressRouteTcp, NebariApp, OciRepository,
-    SecurityPolicy, Tenant, names,
+    AdminNetworkPolicy, Certificate, Claim, ClusterIssuer, ClusterNetworkPolicy, DnsEndpoint, HelmRelease,
+    HelmRepository, IngressRouteTcp, NebariApp, OciRepository, SecurityPolicy, Tenant, names,
 };
 use portreeve_names::HostPattern;
 
 use crate::claim::{GatewayName, Owner};
+use crate::tenancy::{DialResult, TenantApi, TenantApps, TenantIsolation};
 
 /// Everything that a decision may depend on. Shared, so that a snapshot of a cluster costs no copies.
 ///
@@ -90,6 +91,24 @@ pub struct World {
     pub failed_releases: BTreeMap<(String, String), String>,
     /// Ports that the shell dialled in vain, and why; nothing where it cannot dial. The text has no times or counts.
     pub failed_dials: BTreeMap<(GatewayName, u16), String>,
+    /// All DNSEndpoints of external-dns; none where the cluster does not know that kind.
+    pub dns_endpoints: Vec<Arc<DnsEndpoint>>,
+    /// All objects of the kind `ClusterNetworkPolicy`.
+    pub cluster_network_policies: Vec<Arc<ClusterNetworkPolicy>>,
+    /// All objects of the kind `AdminNetworkPolicy`.
+    pub admin_network_policies: Vec<Arc<AdminNetworkPolicy>>,
+    /// What came of [`crate::Plan::dials`], by host name; nothing for a name that has not been dialled yet.
+    pub dialled: BTreeMap<String, DialResult>,
+    /// Entries of tenants that the API server refuses (status 422), by Gateway and name of the listener, with what it
+    /// says. The planner leaves them out, so that one tenant never keeps the others of its shard waiting, and tells
+    /// their tenants why.
+    ///
+    /// The shell finds them when the apply of a Gateway is refused. It reads the Gateway again and applies, of the
+    /// body's `spec.listeners`, first those that the Gateway has already just as they are in the body (so what goes, goes
+    /// first); then it adds the others one by one, in the order of the body, which is that of the tenants' age. An entry
+    /// that is refused is noted here and left out of what follows. It forgets a note when the Tenant or the part of the
+    /// Gateway that is not Portreeve's changes, and after ten minutes at the latest.
+    pub rejected_entries: BTreeMap<(GatewayName, String), String>,
 }
 
 /// An owner that is on record but cannot be read.
@@ -120,6 +139,8 @@ pub struct Config {
     pub protected_namespaces: Vec<String>,
     /// Paths of the chart's values that tenants may set, beside those that all may: fields, separated by dots.
     pub allowed_overrides: Vec<String>,
+    /// How tenants' namespaces are closed; absent: they are not.
+    pub tenant_isolation: Option<TenantIsolation>,
     /// Where NetworkPolicies find the pods of a Gateway.
     pub data_plane: DataPlane,
     /// Whether an owner may not go before what was made for it is gone: the contract's finalizer is put on it. For a
@@ -204,35 +225,8 @@ pub struct Zone {
     pub namespaces: Vec<String>,
 }
 
-/// The passthrough path to tenants' API servers (`KUBESPACES_*`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantApi {
-    /// Namespace of the Gateway, and of the TLSRoutes.
-    pub gateway_namespace: String,
-    /// Name of the Gateway.
-    pub gateway_name: String,
-    /// Its passthrough listener; absent: whichever takes the name.
-    pub section: Option<String>,
-    /// The domain under which `<tenant>.api.` lies.
-    pub domain: String,
-    /// Where external-dns points the names; absent: at the Gateway's addresses.
-    pub external_dns_target: Option<String>,
-}
-
-/// The terminating path to tenants' apps (`KUBESPACES_APPS_*`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantApps {
-    /// Namespace of the Gateway, and of the certificates.
-    pub gateway_namespace: String,
-    /// Name of the Gateway, which gets one listener for each tenant.
-    pub gateway_name: String,
-    /// The domain under which `*.<tenant>.apps.` lies.
-    pub domain: String,
-    /// The ClusterIssuer of the wildcard certificates.
-    pub cluster_issuer: String,
-}
-
-/// Which kinds the API server knows, of those that need a CRD. The default is all, TLSRoute as `v1`.
+/// Which kinds the API server knows, of those that need a CRD. The default is all, TLSRoute as `v1`, without
+/// DNSEndpoint and the policies of administrators, which few clusters have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "one of each kind, and none depends on another")]
 pub struct Served {
@@ -261,6 +255,12 @@ pub struct Served {
     pub oci_repositories: bool,
     /// `HelmRepository` of `source.toolkit.fluxcd.io/v1`.
     pub helm_repositories: bool,
+    /// `DNSEndpoint` of `externaldns.k8s.io/v1alpha1`.
+    pub dns_endpoints: bool,
+    /// `ClusterNetworkPolicy` of `policy.networking.k8s.io/v1alpha2`.
+    pub cluster_network_policies: bool,
+    /// `AdminNetworkPolicy` of `policy.networking.k8s.io/v1alpha1`.
+    pub admin_network_policies: bool,
 }
 
 /// A version of TLSRoute. All have the same shape; `v1` needs at least one host name.
@@ -289,6 +289,9 @@ impl Default for Served {
             helm_releases: true,
             oci_repositories: true,
             helm_repositories: true,
+            dns_endpoints: false,
+            cluster_network_policies: false,
+            admin_network_policies: false,
         }
     }
 }
@@ -354,20 +357,6 @@ impl TlsRouteVersion {
             Self::V1Alpha3 => "gateway.networking.k8s.io/v1alpha3",
             Self::V1Alpha2 => "gateway.networking.k8s.io/v1alpha2",
         }
-    }
-}
-
-impl TenantApi {
-    /// The Gateway.
-    pub fn gateway(&self) -> GatewayName {
-        GatewayName::new(&self.gateway_namespace, &self.gateway_name)
-    }
-}
-
-impl TenantApps {
-    /// The Gateway.
-    pub fn gateway(&self) -> GatewayName {
-        GatewayName::new(&self.gateway_namespace, &self.gateway_name)
     }
 }
 

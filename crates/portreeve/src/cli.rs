@@ -345,6 +345,7 @@ impl PlatformArgs {
             gateway_name: self.tenant_apps_gateway_name,
             domain,
             cluster_issuer: self.tenant_apps_cluster_issuer,
+            ..TenantApps::default()
         });
         let zones = self.zone.into_iter().map(|ZoneArg(zone)| zone).collect();
         Config { cluster_issuer: given(Some(self.cluster_issuer)), zones, tenant_api, tenant_apps, ..Config::default() }

@@ -57,6 +57,12 @@ pub const KUBESPACES_OPERATOR: &str = "kubespaces-operator";
 /// nobody but Portreeve may set it.
 pub const TENANT: &str = "kubespaces.io/tenant";
 
+/// Label of a Gateway that Portreeve has made for tenants' apps: [`TRUE`].
+pub const SHARD: &str = "portreeve.dev/shard";
+
+/// Annotation of a Tenant: the name of the apps Gateway that is to serve it.
+pub const MOVE_TO: &str = "portreeve.dev/move-to";
+
 /// Annotation: the name that external-dns publishes.
 pub const EXTERNAL_DNS_HOSTNAME: &str = "external-dns.alpha.kubernetes.io/hostname";
 

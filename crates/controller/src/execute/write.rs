@@ -81,7 +81,7 @@ impl Verb {
 ///
 /// What has changed since the plan was made is left alone: the next plan decides about it.
 pub(crate) fn prepare(plan: Plan, cache: &Cache) -> (Vec<Vec<Write>>, Vec<Event>) {
-    let Plan { guard, copies, apply, patches, delete, statuses, events, release, releases: _, wake_at: _ } = plan;
+    let Plan { guard, copies, apply, patches, delete, statuses, events, release, .. } = plan;
     let unguarded: BTreeSet<ObjectRef> = guard.iter().cloned().collect();
     let mut told = by_object(events.into_iter().filter(|event| !unguarded.contains(&event.about)));
     let mut stages = vec![guard.into_iter().filter_map(|object| guarded(object, cache)).collect()];

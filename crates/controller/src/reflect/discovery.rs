@@ -141,6 +141,7 @@ pub(crate) fn served(cache: &Cache, definitions: &Definitions) -> Served {
         helm_releases: false,
         oci_repositories: false,
         helm_repositories: false,
+        ..Served::default()
     }
 }
 

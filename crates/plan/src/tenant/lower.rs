@@ -13,8 +13,8 @@ use crate::differ::owned_by_us;
 use crate::docket::{Docket, Record};
 use crate::gateway::{HTTPS_PORT, SharedGateway};
 use crate::object::{Live, Maker};
+use crate::tenancy::TenantApi;
 use crate::view::View;
-use crate::world::TenantApi;
 
 /// The longest name of a Tenant: names that derive from it stay DNS labels (Kubespaces' own API has the same limit).
 const MAX_TENANT_NAME: usize = 40;

@@ -13,9 +13,9 @@ use crate::claim::{GatewayName, OwnerKind};
 use crate::condition::{Finding, Reason};
 use crate::docket::Judgement;
 use crate::object::{Key, Kind, Live, Maker};
+use crate::tenancy::{TenantApi, TenantApps};
 use crate::view::View;
 use crate::wanted::Wanted;
-use crate::world::{TenantApi, TenantApps};
 
 /// What was made for a tenant, as far as its status needs to know.
 #[derive(Default)]

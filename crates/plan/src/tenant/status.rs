@@ -16,7 +16,7 @@ use crate::gateway::SharedGateway;
 use crate::object::{Key, Kind};
 use crate::output::{Event, StatusWrite};
 use crate::settled::{Settled, not_found};
-use crate::world::TenantApi;
+use crate::tenancy::TenantApi;
 
 /// The status of a tenant, if it has to be written, and the events that go with it.
 pub(crate) fn status(
@@ -48,6 +48,7 @@ pub(crate) fn status(
         kubeconfig_secret_ref: report.kubeconfig().filter(|_| is_ready),
         api_server_url: report.api_server_url(is_ready),
         apps_domain: report.apps_domain(is_ready),
+        apps_gateway: before.apps_gateway.clone(),
         conditions: conditions.finish(),
         claims: report.claims(),
     };

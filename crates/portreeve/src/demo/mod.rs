@@ -113,6 +113,7 @@ fn input(folder: &Path, backends: &Backends, once: bool) -> anyhow::Result<Input
             gateway_name: "kubespaces-apps".to_owned(),
             domain: DOMAIN.to_owned(),
             cluster_issuer: issuer,
+            ..TenantApps::default()
         }),
         ..Config::default()
     };

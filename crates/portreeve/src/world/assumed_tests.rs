@@ -102,6 +102,7 @@ fn default_gateways_are_those_that_nobody_wrote() {
             gateway_name: "kubespaces-apps".into(),
             domain: "example.com".into(),
             cluster_issuer: LOCAL_ISSUER.into(),
+            ..TenantApps::default()
         }),
         ..Config::default()
     };

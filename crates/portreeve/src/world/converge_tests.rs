@@ -251,6 +251,7 @@ fn a_tenant_has_its_namespace_its_api_and_its_apps() {
         gateway_name: "kubespaces-apps".into(),
         domain: "d.test".into(),
         cluster_issuer: "any".into(),
+        ..TenantApps::default()
     });
     bed.write(&[tenant, gateways].concat());
     bed.settle();

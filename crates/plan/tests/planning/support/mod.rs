@@ -347,10 +347,12 @@ impl Settings {
                 gateway_name: gateway(&apps.gateway).name.to_string(),
                 domain: apps.domain.clone(),
                 cluster_issuer: apps.cluster_issuer.clone(),
+                ..TenantApps::default()
             }),
             provisioner: Provisioner::External,
             protected_namespaces: Vec::new(),
             allowed_overrides: Vec::new(),
+            tenant_isolation: None,
             guard_deletion: self.guard_deletion,
             legacy_listeners: match self.migrate.as_str() {
                 "on" => LegacyListeners::Migrate,
