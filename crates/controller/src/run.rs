@@ -76,6 +76,7 @@ pub enum Fault {
 pub async fn run(settings: Settings, client: Client, stop: CancellationToken) -> Result<(), Fault> {
     let metrics = Arc::new(Metrics::new());
     let (readiness, is_ready) = watch::channel(Readiness::default());
+    // Kept to the end: without election nobody else keeps it, and whoever waits for news from it would never rest.
     let (leading, leads) = watch::channel(settings.leader_election.is_none());
     metrics.leading(*leads.borrow());
     let mut servers = Tasks::default();
@@ -83,7 +84,7 @@ pub async fn run(settings: Settings, client: Client, stop: CancellationToken) ->
     // Leases outlast everything that writes.
     let release = CancellationToken::new();
     let mut keeper = settings.leader_election.as_ref().map(|election| {
-        let keeper = Keeper::new(client.clone(), election, settings.clock, leading);
+        let keeper = Keeper::new(client.clone(), election, settings.clock, leading.clone());
         tokio::spawn(keeper.run(release.clone()))
     });
     let migration = settings.config.legacy_listeners != LegacyListeners::Keep;
