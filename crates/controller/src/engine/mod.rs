@@ -115,7 +115,8 @@ impl Engine {
                 () = stop.cancelled() => break,
                 ended = self.tasks.ended() => return Err(ended.into()),
                 Some(input) = self.inputs.recv() => self.take_all(input),
-                _ = self.setup.leading.changed() => self.lead(),
+                // Without leases nobody tells, and an error would be there at once, always.
+                Ok(()) = self.setup.leading.changed() => self.lead(),
                 done = finished(&mut work) => work = self.go_on(done?),
                 () = until(alarm) => {}
             }
