@@ -4,9 +4,10 @@
 //! cluster is read and written, and when.
 //!
 //! Read `engine` first: it is the loop. `reflect` is what is known, `gather` makes it what decisions read, `execute` writes,
-//! `lease` says who may, and `admin` answers those who run it.
+//! `lease` says who may, `dial` connects to what is served, and `admin` answers those who run it.
 
 mod admin;
+pub mod dial;
 mod engine;
 mod execute;
 mod gather;

@@ -9,6 +9,7 @@ use crate::acknowledgement::{is_answered, listener, set_entry, set_refusal};
 use crate::claim::GatewayName;
 use crate::condition::{Finding, Reason};
 use crate::contest::Contests;
+use crate::dials;
 use crate::docket::Judgement;
 use crate::object::{Key, Kind, Live};
 use crate::view::View;
@@ -81,10 +82,13 @@ impl Settled<'_, '_> {
         let ignored = if set.is_some_and(is_answered) { None } else { self.ignored(set, alarm) };
         let since = self.entry_generation(watched.set, watched.section, watched.recorded);
         let served = listener(set.and_then(|set| set_entry(set, watched.section)), watched.section, since);
+        let findings: Vec<_> = [refused, ignored, served].into_iter().flatten().collect();
+        if !findings.is_empty() {
+            // A listener that is not programmed need not answer.
+            return findings;
+        }
         let dialled = self.view.world.failed_dials.get(&(watched.gateway.clone(), watched.port));
-        let dial =
-            dialled.map(|why| Reason::DialFailed.because(format!("port {} does not answer: {why}", watched.port)));
-        [refused, ignored, served, dial].into_iter().flatten().collect()
+        dialled.map(|why| Reason::DialFailed.because(dials::describe(watched.port, why))).into_iter().collect()
     }
 
     /// No status a minute after the write: nobody serves ListenerSets there.

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::Readiness;
 use crate::admin::metrics::Metrics;
+use crate::dial::{Aims, Dialled, dial};
 use crate::execute::retry::Retries;
 use crate::execute::{Executor, Outcome, Recorder};
 use crate::reflect::cache::Cache;
@@ -66,6 +67,8 @@ pub(crate) struct Engine {
     executor: Executor,
     retries: Retries,
     recorder: Recorder,
+    aims: watch::Sender<Aims>,
+    dialled: watch::Receiver<Option<Dialled>>,
     pace: Pace,
     /// Why nothing could be written last, as it was logged.
     unavailable: Option<String>,
@@ -76,7 +79,7 @@ type Work = Pin<Box<dyn Future<Output = Result<Done, EngineError>> + Send>>;
 
 /// What was under way.
 enum Done {
-    Planned(Box<Plan>, Duration),
+    Planned(Box<Plan>, Aims, Duration),
     Wrote(Vec<Outcome>),
 }
 
@@ -86,6 +89,8 @@ impl Engine {
         let mut tasks = Tasks::default();
         let reflectors = Reflectors::start(setup.client.clone(), setup.choices, sender, &mut tasks);
         let recorder = Recorder::start(setup.client.clone(), &mut tasks);
+        let ((aims, aimed), (results, dialled)) = (watch::channel(Aims::default()), watch::channel(None));
+        tasks.spawn("dials", dial(aimed, results));
         let executor = Executor::new(setup.client.clone(), setup.leading.clone(), setup.stop.clone());
         Self {
             setup,
@@ -96,6 +101,8 @@ impl Engine {
             executor,
             retries: Retries::default(),
             recorder,
+            aims,
+            dialled,
             pace: Pace::default(),
             unavailable: None,
         }
@@ -117,6 +124,7 @@ impl Engine {
                 Some(input) = self.inputs.recv() => self.take_all(input),
                 // Without leases nobody tells, and an error would be there at once, always.
                 Ok(()) = self.setup.leading.changed() => self.lead(),
+                Ok(()) = self.dialled.changed() => self.pace.changed(Instant::now()),
                 done = finished(&mut work) => work = self.go_on(done?),
                 () = until(alarm) => {}
             }
@@ -141,8 +149,20 @@ impl Engine {
     }
 
     fn lead(&mut self) {
+        if !*self.setup.leading.borrow() {
+            self.aim(Aims::default());
+        }
         self.setup.metrics.leading(*self.setup.leading.borrow());
         self.pace.changed(Instant::now());
+    }
+
+    /// Has something else dialled from now on, if it is something else.
+    fn aim(&self, aims: Aims) {
+        self.aims.send_if_modified(|before| {
+            let is_new = *before != aims;
+            *before = aims;
+            is_new
+        });
     }
 
     /// Puts what others look at in line with what is known.
@@ -162,7 +182,10 @@ impl Engine {
 
     fn go_on(&mut self, done: Done) -> Option<Work> {
         match done {
-            Done::Planned(plan, took) => self.write(*plan, took),
+            Done::Planned(plan, aims, took) => {
+                self.aim(aims);
+                self.write(*plan, took)
+            }
             Done::Wrote(outcomes) => {
                 self.wrote(outcomes);
                 None

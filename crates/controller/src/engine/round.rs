@@ -6,6 +6,7 @@ use portreeve_plan::{Event, Plan, World, plan};
 
 use super::{Done, Engine, EngineError, Work};
 use crate::admin::metrics::KindCount;
+use crate::dial::{Aims, Dialled};
 use crate::execute::{Answer, Failure, Outcome, Request, Write, key, prepare, record};
 use crate::gather::{gather, not_ready};
 use crate::jitter::jitter;
@@ -20,16 +21,18 @@ impl Engine {
     pub(super) fn plan(&mut self) -> Work {
         self.pace.started();
         self.cache.forget_touched();
-        let world = gather(&self.cache, &self.setup.config, self.reflectors.served(&self.cache), (self.setup.clock)());
+        let mut world = gather(&self.cache, &self.setup.config, self.reflectors.served(&self.cache), (self.setup.clock)());
+        Dialled::tell(self.dialled.borrow().as_ref(), &mut world);
         self.count(&world);
         Box::pin(async move {
             let deciding = tokio::task::spawn_blocking(move || {
                 let start = Instant::now();
                 let plan = plan(&world);
-                (Box::new(plan), start.elapsed())
+                let aims = Aims::of(&world, &plan);
+                (Box::new(plan), aims, start.elapsed())
             });
-            let (plan, took) = deciding.await.map_err(|error| EngineError::Plan(error.to_string()))?;
-            Ok(Done::Planned(plan, took))
+            let (plan, aims, took) = deciding.await.map_err(|error| EngineError::Plan(error.to_string()))?;
+            Ok(Done::Planned(plan, aims, took))
         })
     }
 
