@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject, TypeMeta};
 use portreeve_plan::{Config, TlsRouteVersion, World};
 
+use crate::dial::Dialled;
 use crate::gather::gather;
 use crate::reflect::cache::{Cache, Change};
 use crate::reflect::discovery::{Choices, CustomResourceDefinition, Definitions, served};
@@ -24,6 +25,10 @@ pub struct Snapshot {
     pub world: World,
     /// The kinds that could not be read, each with what the API server says.
     pub unread: BTreeMap<String, String>,
+    /// The definitions of kinds of owners (apps, tenants) that the API server lacks.
+    pub undefined: Vec<String>,
+    /// Every object as the API server shows it, where that was asked for. Each is in the version in which it was read.
+    pub objects: Vec<DynamicObject>,
 }
 
 /// Which cluster, and what the controller is, or would be, told there.
@@ -35,6 +40,8 @@ pub struct Circumstances {
     pub tls_routes: Option<TlsRouteVersion>,
     /// Whether tenants are served.
     pub tenants: bool,
+    /// Whether [`Snapshot::objects`] is asked for. Decisions need less, and Secrets are in it with what they hold.
+    pub whole: bool,
 }
 
 /// Reads everything that decisions need. What may not be read is left out, and said.
@@ -45,16 +52,20 @@ pub struct Circumstances {
 pub async fn snapshot(client: &Client, told: Circumstances, now: Timestamp) -> Result<Snapshot, kube::Error> {
     let choices = Choices { tls_routes: told.tls_routes, tenants: told.tenants, migration: true };
     let definitions = definitions(client).await?;
-    let mut reader = Reader { client, cache: Cache::default(), unread: BTreeMap::new() };
+    let objects = told.whole.then(Vec::new);
+    let mut reader = Reader { client, cache: Cache::default(), unread: BTreeMap::new(), objects };
     for (kind, version) in definitions.wanted(choices) {
         reader.read_kind(Kind::of(kind), version).await?;
     }
     for key in secrets::needed(&reader.cache) {
         reader.read_secret(key).await?;
     }
-    let Reader { cache, unread, .. } = reader;
-    let world = gather(&cache, &told.config, served(&cache, &definitions), now);
-    Ok(Snapshot { world, unread })
+    let Reader { cache, unread, objects, .. } = reader;
+    let mut world = gather(&cache, &told.config, served(&cache, &definitions), now);
+    Dialled::tell(None, &mut world);
+    let owners = [KindName::NebariApp, KindName::Tenant].map(|kind| Kind::of(kind).definition());
+    let undefined = owners.into_iter().filter(|definition| !definitions.serves(definition)).collect();
+    Ok(Snapshot { world, unread, undefined, objects: objects.unwrap_or_default() })
 }
 
 async fn definitions(client: &Client) -> Result<Definitions, kube::Error> {
@@ -70,12 +81,17 @@ struct Reader<'c> {
     client: &'c Client,
     cache: Cache,
     unread: BTreeMap<String, String>,
+    /// Absent where nobody asks for them.
+    objects: Option<Vec<DynamicObject>>,
 }
 
 impl Reader<'_> {
     async fn read_kind(&mut self, kind: &'static Kind, version: &'static str) -> Result<(), kube::Error> {
         self.cache.start(kind.name, version);
         let found = self.list(kind, version).await?;
+        if let Some(objects) = &mut self.objects {
+            objects.extend(found.iter().cloned());
+        }
         if let Some(store) = self.cache.store_mut(kind.name) {
             store.take(Change::ListStart);
             for object in found {
@@ -106,11 +122,7 @@ impl Reader<'_> {
             };
             page.continue_token = list.metadata.continue_.clone().filter(|token| !token.is_empty());
             for mut object in list {
-                // Objects in lists do not say what they are.
-                object.types = Some(kube::core::TypeMeta {
-                    api_version: resource.api_version.clone(),
-                    kind: resource.kind.clone(),
-                });
+                object.types = Some(types(&resource));
                 found.push(object);
             }
             if page.continue_token.is_none() {
@@ -119,21 +131,32 @@ impl Reader<'_> {
         }
     }
 
-    /// A Secret that an owner names and that is not of the type that is listed.
+    /// A Secret that an owner names and that is not of the type that is listed. It is listed by its name, as the controller
+    /// watches it: to `get` it would take another right.
     async fn read_secret(&mut self, key: Key) -> Result<(), kube::Error> {
         let kind = Kind::of(KindName::Secret);
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &key.namespace, &kind.resource("v1"));
-        match api.get_opt(&key.name).await {
-            Ok(Some(object)) => {
-                let (found, entry) = read(kind, object);
-                self.cache.named_secret_mut(&key).take(Change::Applied(found, entry));
-            }
-            Ok(None) => {}
+        let list = match api.list(&ListParams::default().fields(&format!("metadata.name={}", key.name))).await {
+            Ok(list) => list,
             Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => {
                 self.unread.insert(format!("Secret {}/{}", key.namespace, key.name), status.message.clone());
+                return Ok(());
             }
             Err(error) => return Err(error),
+        };
+        for mut object in list {
+            object.types = Some(types(&kind.resource("v1")));
+            if let Some(objects) = &mut self.objects {
+                objects.push(object.clone());
+            }
+            let (found, entry) = read(kind, object);
+            self.cache.named_secret_mut(&key).take(Change::Applied(found, entry));
         }
         Ok(())
     }
+}
+
+/// Objects in lists do not say what they are.
+fn types(resource: &ApiResource) -> TypeMeta {
+    TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() }
 }

@@ -40,6 +40,13 @@ pub(crate) fn owned_by_us(entries: Option<&[ManagedFieldsEntry]>) -> impl Iterat
     entries.into_iter().flatten().filter(ours).filter_map(|entry| entry.fields_v1.as_ref()).map(|fields| &fields.0)
 }
 
+/// Whether an entry of `metadata.managedFields` tells of what Portreeve has applied.
+pub(crate) fn is_ours(entry: &Value) -> bool {
+    entry["manager"] == FIELD_MANAGER
+        && entry["operation"] == "Apply"
+        && entry["subresource"].as_str().unwrap_or_default().is_empty()
+}
+
 /// Whether `fields` names something that `body` does not have.
 fn goes_beyond(fields: &Value, body: &Value) -> bool {
     let Value::Object(fields) = fields else { return false };
@@ -50,7 +57,7 @@ fn goes_beyond(fields: &Value, body: &Value) -> bool {
     })
 }
 
-enum Step<'a> {
+pub(crate) enum Step<'a> {
     Here,
     Into(&'a Value),
     Gone,
@@ -58,7 +65,7 @@ enum Step<'a> {
 
 /// Follows one path element of `FieldsV1`: `f:` a field, `k:` an item of a list by its key, `v:` a value of a set, `i:`
 /// an item by its place, `.` the thing itself.
-fn step<'a>(path: &str, value: &'a Value) -> Step<'a> {
+pub(crate) fn step<'a>(path: &str, value: &'a Value) -> Step<'a> {
     let found = match path.split_once(':') {
         Some(("f", field)) => value.get(field),
         Some(("k", key)) => item(value, |item| {

@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::contains::contains;
+use crate::differ::{Step, is_ours, step};
 use crate::output::FIELD_MANAGER;
 
 /// Lists that Kubernetes merges by a key instead of replacing them, and that key, by the name of their field.
@@ -19,6 +21,64 @@ pub fn apply(object: Option<&Value>, body: &Value) -> Value {
         Some(object) => merge("", object, body),
         None => body.clone(),
     }
+}
+
+/// `live`, an object as an API server shows it, after `body` has been applied to it: as [`apply`], and what Portreeve
+/// applied earlier, nobody else owns and `body` does not have any more is gone.
+pub fn apply_again(live: &Value, body: &Value) -> Value {
+    let mut object = live.clone();
+    let entries = live["metadata"]["managedFields"].as_array().map_or(&[][..], Vec::as_slice);
+    let (ours, others): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| is_ours(entry));
+    let others: Vec<_> = others.into_iter().map(|entry| &entry["fieldsV1"]).collect();
+    for entry in ours {
+        let_go(&mut object, &entry["fieldsV1"], body, &others);
+    }
+    apply(Some(&object), body)
+}
+
+/// Takes out of `value` what `fields` names and `body` does not have, unless the fields of others name it too.
+fn let_go(value: &mut Value, fields: &Value, body: &Value, others: &[&Value]) {
+    for (path, inner) in fields.as_object().into_iter().flatten() {
+        let kept: Vec<_> = others.iter().filter_map(|fields| fields.get(path)).collect();
+        match step(path, body) {
+            Step::Here => {}
+            Step::Gone if kept.is_empty() => take_out(value, path),
+            Step::Gone => {
+                if let Some(value) = step_mut(path, value) {
+                    let_go(value, inner, &Value::Null, &kept);
+                }
+            }
+            Step::Into(body) => {
+                if let Some(value) = step_mut(path, value) {
+                    let_go(value, inner, body, &kept);
+                }
+            }
+        }
+    }
+}
+
+/// As [`step`], to change what is there. What is named by its place has nothing to go into.
+fn step_mut<'v>(path: &str, value: &'v mut Value) -> Option<&'v mut Value> {
+    match path.split_once(':')? {
+        ("f", field) => value.get_mut(field),
+        ("k", key) => value.as_array_mut()?.iter_mut().find(|item| has_key(item, key)),
+        _ => None,
+    }
+}
+
+fn take_out(value: &mut Value, path: &str) {
+    match (path.split_once(':'), value) {
+        (Some(("f", field)), Value::Object(fields)) => drop(fields.remove(field)),
+        (Some(("k", key)), Value::Array(items)) => items.retain(|item| !has_key(item, key)),
+        (Some(("v", text)), Value::Array(items)) => {
+            items.retain(|item| serde_json::from_str::<Value>(text).map_or(true, |gone| gone != *item));
+        }
+        _ => {}
+    }
+}
+
+fn has_key(item: &Value, key: &str) -> bool {
+    serde_json::from_str::<Value>(key).is_ok_and(|key| contains("", item, &key))
 }
 
 /// The entry of `metadata.managedFields` that the API server would write for `body`.
@@ -108,6 +168,30 @@ mod tests {
             "other": [3],
         }});
         assert_eq!(apply(Some(&object), &body), merged);
+    }
+
+    #[test]
+    fn what_was_applied_earlier_goes_unless_others_have_it_too() {
+        let fields = |names: &[&str]| -> Value {
+            let labels: Map<_, _> = names.iter().map(|name| (format!("f:{name}"), json!({}))).collect();
+            let listener = json!({ r#"k:{"name":"t-gone"}"#: {".": {}}, r#"k:{"name":"t-a"}"#: {".": {}, "f:hostname": {}} });
+            json!({"f:metadata": {"f:labels": labels}, "f:spec": {"f:listeners": listener}})
+        };
+        let live = json!({
+            "metadata": {
+                "labels": {"gone": "1", "shared": "1", "foreign": "1", "kept": "1"},
+                "managedFields": [
+                    {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields(&["gone", "shared", "kept"])},
+                    {"manager": "x", "operation": "Update",
+                        "fieldsV1": {"f:metadata": {"f:labels": {"f:shared": {}, "f:foreign": {}}}}},
+                ],
+            },
+            "spec": {"listeners": [{"name": "t-gone"}, {"name": "http"}, {"name": "t-a", "hostname": "old", "port": 1}]},
+        });
+        let body = json!({"metadata": {"labels": {"kept": "2"}}, "spec": {"listeners": [{"name": "t-a"}]}});
+        let after = apply_again(&live, &body);
+        assert_eq!(after["metadata"]["labels"], json!({"shared": "1", "foreign": "1", "kept": "2"}));
+        assert_eq!(after["spec"]["listeners"], json!([{"name": "http"}, {"name": "t-a", "port": 1}]));
     }
 
     /// The text of the keys is what the API server writes: compact JSON.

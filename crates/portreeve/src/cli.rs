@@ -2,6 +2,7 @@
 
 #![expect(clippy::doc_markdown, reason = "doc comments here are the text of --help")]
 
+mod cluster;
 mod controller;
 
 use std::collections::BTreeSet;
@@ -15,8 +16,9 @@ use portreeve_attach::{Classes, Settings};
 use portreeve_names::HostPattern;
 use portreeve_plan::{Config, TenantApi, TenantApps, Zone};
 
+pub use cluster::{ClusterArgs, ClusterSource, KubeconfigArgs, Source};
 pub use controller::{
-    ControllerArgs, DoctorArgs, ElectionArgs, ExperimentalVersion, Migration, OperatorArgs, ServerArgs, UnusedArgs,
+    ChoiceArgs, ControllerArgs, DoctorArgs, ElectionArgs, ExperimentalVersion, Migration, OperatorArgs, ServerArgs, UnusedArgs,
 };
 
 use crate::exit;
@@ -46,7 +48,7 @@ pub enum Command {
     /// Serve a directory of manifests, and follow its changes
     #[command(after_help = UP_EXAMPLES)]
     Up(UpArgs),
-    /// Print the objects and statuses that serving a directory would write
+    /// Print what would be written: by serving a directory, or by the operator in a cluster
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArgs),
     /// Say where a connection or request goes, and if nowhere, why and what to change
@@ -58,6 +60,9 @@ pub enum Command {
     /// Say what is to be done on a cluster so that apps can be served there
     #[command(after_help = controller::DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Get the kubeconfig of a tenant's API server
+    #[command(after_help = cluster::KUBECONFIG_EXAMPLES)]
+    Kubeconfig(KubeconfigArgs),
 }
 
 const DEMO_EXAMPLES: &str = "\
@@ -80,9 +85,17 @@ const PLAN_EXAMPLES: &str = "\
 Examples:
   portreeve plan ./manifests
   portreeve plan ./manifests -o yaml
+  portreeve plan --diff --cluster-issuer letsencrypt
+  portreeve plan --diff --context staging
 
-The plan is what would be written once every socket is bound. Nothing is bound, and no state is written; names that an
-earlier `up` of the same directory has granted stay granted. Exit code 1 says that something is refused or not ready.";
+Of a directory, the plan is what would be written once every socket is bound. Nothing is bound, and no state is written;
+names that an earlier `up` of the same directory has granted stay granted.
+
+Without a directory the cluster is read, and nothing is written. Give the flags that the operator is given. Rights to list
+what the operator lists are enough. Ports that the operator dials are not dialled: what it found last counts.
+
+Exit code 1 says that something is refused or not ready; with --diff, that something would be written, as for kubectl diff.
+What cannot be planned has another code.";
 
 const TRACE_EXAMPLES: &str = "\
 Examples:
@@ -91,8 +104,10 @@ Examples:
   portreeve trace ./manifests --port 443 --sni a.example.com --gateway envoy-gateway-system/nebari-gateway
   portreeve trace ./manifests --port 8786 --sni daskgateway-team.0123abcd \
     --from jupyterhub/app=jupyterhub,component=singleuser-server
+  portreeve trace https://hub.example.com/lab
+  portreeve trace --context staging --port 443 --sni a.example.com
 
-Exit code 1 says that it does not arrive, or that this cannot be known.";
+Without a directory the cluster is read, whoever serves its Gateways; nothing is written. Exit code 1 says that it does not arrive, or that this cannot be known.";
 
 /// Those of Envoy Gateway, as [`portreeve_attach::GatewayPods::default`] has them.
 const ENVOY_GATEWAY_PODS: &str = "envoy-gateway-system/\
@@ -109,6 +124,9 @@ pub struct DemoArgs {
 /// Arguments of `up`.
 #[derive(Debug, Args)]
 pub struct UpArgs {
+    /// Directory of manifests (*.yaml, *.yml, *.json, at any depth), or a single file
+    #[arg(index = 1, value_name = "DIR")]
+    pub manifests: PathBuf,
     /// How to print what happens
     ///
     /// As text, changes go to standard error, connections and requests to standard output; as JSON, everything goes to
@@ -126,10 +144,22 @@ pub struct UpArgs {
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
+    /// Directory of manifests (*.yaml, *.yml, *.json, at any depth), or a single file [default: the cluster]
+    #[arg(index = 1, value_name = "DIR")]
+    pub manifests: Option<PathBuf>,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
+    /// Print what would change in each object, as a unified diff
+    #[arg(long, conflicts_with = "output")]
+    pub diff: bool,
     /// What to plan for.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// How the operator works there.
+    #[command(flatten)]
+    pub choices: ChoiceArgs,
+    /// Of both.
     #[command(flatten)]
     pub input: InputArgs,
 }
@@ -137,8 +167,11 @@ pub struct PlanArgs {
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
 pub struct TraceArgs {
+    /// Directory of manifests (*.yaml, *.yml, *.json, at any depth), or a single file [default: the cluster]
+    #[arg(index = 1, value_name = "DIR")]
+    pub manifests: Option<PathBuf>,
     /// What is asked for: an http:// or https:// URL, with a port and a path if need be
-    #[arg(index = 2, conflicts_with_all = ["port", "sni"], required_unless_present = "port")]
+    #[arg(index = 2)]
     pub url: Option<String>,
     /// The port that is connected to: one that listeners name, or the one that it is served on
     #[arg(long)]
@@ -168,6 +201,12 @@ pub struct TraceArgs {
     pub output: Output,
     /// What to look at.
     #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// How the operator works there.
+    #[command(flatten)]
+    pub choices: ChoiceArgs,
+    /// Of both.
+    #[command(flatten)]
     pub input: InputArgs,
 }
 
@@ -194,9 +233,6 @@ pub enum LogFormat {
 /// What every command needs.
 #[derive(Debug, Args)]
 pub struct InputArgs {
-    /// Directory of manifests (*.yaml, *.yml, *.json, at any depth), or a single file
-    #[arg(index = 1, value_name = "DIR")]
-    pub manifests: PathBuf,
     /// Where state is kept [default: $XDG_STATE_HOME/portreeve/…, else ~/.local/state/portreeve/…]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
@@ -236,9 +272,10 @@ pub struct SocketArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Platform")]
 pub struct PlatformArgs {
-    /// Issuer of apps' certificates, for which the local CA stands; empty: apps share the Gateway's HTTPS listener
-    #[arg(long, value_name = "NAME", env = "TLS_CLUSTER_ISSUER_NAME", default_value = LOCAL_ISSUER)]
-    pub cluster_issuer: String,
+    /// Issuer of apps' certificates; empty: apps share the Gateway's HTTPS listener [default: the local CA, which stands for
+    /// every issuer of a directory; none for a cluster]
+    #[arg(long, value_name = "NAME", env = "TLS_CLUSTER_ISSUER_NAME")]
+    pub cluster_issuer: Option<String>,
     /// Names that only some namespaces may claim (none: nobody may); may be given more than once
     #[arg(long, value_name = "NAMES=[NAMESPACE,…]")]
     pub zone: Vec<ZoneArg>,
@@ -271,9 +308,9 @@ pub struct PlatformArgs {
     /// Name of the tenants' apps Gateway
     #[arg(long, value_name = "NAME", env = "KUBESPACES_APPS_GATEWAY_NAME", default_value = "kubespaces-apps")]
     pub tenant_apps_gateway_name: String,
-    /// Issuer of tenants' wildcard certificates, for which the local CA stands
-    #[arg(long, value_name = "NAME", env = "KUBESPACES_APPS_CLUSTER_ISSUER", default_value = LOCAL_ISSUER)]
-    pub tenant_apps_cluster_issuer: String,
+    /// Issuer of tenants' wildcard certificates [default: the local CA, which stands for every issuer of a directory]
+    #[arg(long, value_name = "NAME", env = "KUBESPACES_APPS_CLUSTER_ISSUER")]
+    pub tenant_apps_cluster_issuer: Option<String>,
 }
 
 /// `--zone`.
@@ -289,6 +326,12 @@ pub enum BadArguments {
     /// One port is sent to two places.
     #[error("{0} is given twice: keep the one that is meant")]
     Twice(String),
+    /// Two things are to be looked at.
+    #[error("a directory is looked at, or a cluster, not both: leave out DIR, or --kubeconfig and --context")]
+    DirectoryAndCluster,
+    /// A flag says something of a cluster that the cluster says itself.
+    #[error("{0} is for directories: name one, or leave the flag out")]
+    NeedsDirectory(&'static str),
 }
 
 /// Text that is no zone.
@@ -298,14 +341,15 @@ pub struct NoZone;
 
 impl InputArgs {
     /// What the arguments mean; `variable` reads the environment.
-    pub fn into_input(self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Input, BadArguments> {
+    pub fn into_input(
+        self,
+        manifests: PathBuf,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Input, BadArguments> {
+        let settings = self.settings();
         let state = match self.state_dir {
             Some(path) => path,
-            None => default_path(&self.manifests, variable)?,
-        };
-        let classes = match self.class {
-            classes if classes.is_empty() => Classes::Every,
-            classes => Classes::Named(BTreeSet::from_iter(classes)),
+            None => default_path(&manifests, variable)?,
         };
         let SocketArgs { address_pool, listen, map } = self.sockets;
         let rules = Rules { pool: address_pool, listens: listen, maps: map, may_bind };
@@ -313,14 +357,31 @@ impl InputArgs {
             return Err(BadArguments::Twice(port));
         }
         Ok(Input {
-            manifests: self.manifests,
+            manifests,
             state,
-            config: self.platform.into_config(),
-            settings: Settings { controller_name: CONTROLLER_NAME.to_owned(), classes },
+            config: self.platform.into_config(LOCAL_ISSUER),
+            settings,
             backends: self.backend,
             default_gateways: self.default_gateways,
             rules,
         })
+    }
+
+    /// Which Gateways are looked at.
+    fn settings(&self) -> Settings {
+        let classes = match self.class.as_slice() {
+            [] => Classes::Every,
+            classes => Classes::Named(BTreeSet::from_iter(classes.iter().cloned())),
+        };
+        Settings { controller_name: CONTROLLER_NAME.to_owned(), classes }
+    }
+}
+
+impl TraceArgs {
+    /// What stands alone is the directory, unless it can only be a URL.
+    pub fn sort_out(&mut self) {
+        let lone = self.manifests.take_if(|lone| self.url.is_none() && lone.to_string_lossy().contains("://"));
+        self.url = self.url.take().or(lone.map(|url| url.to_string_lossy().into_owned()));
     }
 }
 
@@ -332,7 +393,9 @@ impl UpArgs {
 }
 
 impl PlatformArgs {
-    fn into_config(self) -> Config {
+    /// With the issuer that counts where none is named.
+    fn into_config(self, issuer: &str) -> Config {
+        let issuer_or = |named: Option<String>| named.unwrap_or_else(|| issuer.to_owned());
         let tenant_api = given(self.tenant_api_domain).map(|domain| TenantApi {
             gateway_namespace: self.tenant_api_gateway_namespace,
             gateway_name: self.tenant_api_gateway_name,
@@ -344,11 +407,12 @@ impl PlatformArgs {
             gateway_namespace: self.tenant_apps_gateway_namespace,
             gateway_name: self.tenant_apps_gateway_name,
             domain,
-            cluster_issuer: self.tenant_apps_cluster_issuer,
+            cluster_issuer: issuer_or(self.tenant_apps_cluster_issuer),
             ..TenantApps::default()
         });
         let zones = self.zone.into_iter().map(|ZoneArg(zone)| zone).collect();
-        Config { cluster_issuer: given(Some(self.cluster_issuer)), zones, tenant_api, tenant_apps, ..Config::default() }
+        let cluster_issuer = given(Some(issuer_or(self.cluster_issuer)));
+        Config { cluster_issuer, zones, tenant_api, tenant_apps, ..Config::default() }
     }
 }
 
@@ -380,7 +444,7 @@ mod tests {
 
     fn input(arguments: &[&str]) -> Input {
         match parse(&[&["plan", "dir", "--state-dir", "state"], arguments].concat()).unwrap().command {
-            Command::Plan(plan) => plan.input.into_input(|_| None).unwrap(),
+            Command::Plan(plan) => plan.input.into_input("dir".into(), |_| None).unwrap(),
             command => panic!("{command:?}"),
         }
     }
@@ -423,7 +487,7 @@ mod tests {
         for twice in [["--map=443=1", "--map=443=2"], ["--listen=a/g:1=127.0.0.1:1", "--listen=a/g:1=127.0.0.1:2"]] {
             let command = parse(&[&["plan", "dir", "--state-dir", "state"][..], &twice].concat()).unwrap().command;
             let Command::Plan(plan) = command else { panic!("{command:?}") };
-            let error = plan.input.into_input(|_| None).unwrap_err();
+            let error = plan.input.into_input("dir".into(), |_| None).unwrap_err();
             assert!(error.to_string().ends_with("is given twice: keep the one that is meant"), "{error}");
         }
     }
@@ -437,14 +501,19 @@ mod tests {
     }
 
     #[test]
-    fn trace_asks_for_a_url_or_a_port() {
-        for good in [&["https://a.test"][..], &["--port=443"], &["--port=443", "--sni=a.test"]] {
-            assert!(parse(&[&["trace", "dir"], good].concat()).is_ok(), "{good:?}");
-        }
-        for bad in [&[][..], &["--sni=a.test"], &["https://a.test", "--port=443"], &["--port=443", "--gateway-pods=a"]]
-        {
-            assert!(parse(&[&["trace", "dir"], bad].concat()).is_err(), "{bad:?}");
-        }
+    fn without_a_directory_the_cluster_is_read_as_the_operator_would() {
+        let source = |arguments: &[&str]| match parse(&[&["plan"], arguments].concat()).unwrap().command {
+            Command::Plan(plan) => plan.input.into_source(plan.manifests, plan.cluster, &plan.choices, |_| None),
+            command => panic!("{command:?}"),
+        };
+        let Ok(Source::Cluster(found)) = source(&["--context=a", "--migrate-legacy-listeners"]) else {
+            panic!("no cluster");
+        };
+        let config = found.told.config;
+        assert!(config.guard_deletion && config.legacy_listeners == portreeve_plan::LegacyListeners::Migrate);
+        assert_eq!(config.cluster_issuer, None, "the local CA is none for a cluster");
+        assert!(matches!(source(&["dir", "--context=a"]), Err(BadArguments::DirectoryAndCluster)));
+        assert!(matches!(source(&["--map=443=1"]), Err(BadArguments::NeedsDirectory("--map"))));
     }
 
     #[test]

@@ -7,11 +7,12 @@ use std::process::ExitCode;
 pub enum Exit {
     /// 0: everything is as it was asked for.
     Good,
-    /// 1: something is refused, not ready, or not reached; the output says what.
+    /// 1: something is refused, not ready, or not reached, or `plan --diff` has found a difference; the output says what.
     Refused,
     /// 2: the command line or a manifest cannot be used, or asks for one socket twice.
     BadInput,
-    /// 3: the command cannot do its work here: the state directory is in use, or cannot be read or written.
+    /// 3: the command cannot do its work here: the state directory is in use, a file cannot be read or written, or the cluster
+    /// does not answer or does not let it read.
     Unable,
     /// 4: Portreeve itself is at fault.
     Fault,
@@ -23,9 +24,9 @@ pub enum Exit {
 pub const HELP: &str = "\
 Exit codes:
   0    everything is as it was asked for
-  1    something is refused, not ready, or not reached
+  1    something is refused, not ready, or not reached; of plan --diff: there is a difference
   2    the command line or a manifest cannot be used, or asks for one socket twice
-  3    the state directory is in use, or cannot be read or written
+  3    the state directory is in use, a file cannot be read or written, or the cluster does not answer or refuses
   4    Portreeve itself is at fault
   130  stopped at once by a second signal";
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use portreeve::cli::{Command, RawArgs};
-use portreeve::commands::{controller, doctor, exit_of, plan, trace, up};
+use portreeve::commands::{controller, doctor, exit_of, kubeconfig, plan, trace, up};
 use portreeve::demo;
 use portreeve::exit::Exit;
 use portreeve::log;
@@ -31,15 +31,16 @@ fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Demo(arguments) => serve(demo::run(arguments.once)),
         Command::Up(arguments) => serve(up::run(arguments)),
-        Command::Plan(arguments) => plan::run(arguments),
-        Command::Trace(arguments) => trace::run(arguments),
+        Command::Plan(arguments) => serve(plan::run(arguments)),
+        Command::Trace(arguments) => serve(trace::run(arguments)),
         Command::Controller(arguments) => serve(controller::run(arguments)),
         Command::Doctor(arguments) => serve(doctor::run(arguments)),
+        Command::Kubeconfig(arguments) => serve(kubeconfig::run(arguments)),
     }
 }
 
 fn serve(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
-    let runtime = Runtime::new().context("failed to start the threads of the gateway")?;
+    let runtime = Runtime::new().context("failed to start threads")?;
     let exit = runtime.block_on(command);
     // What a second signal has cut short is not waited for.
     runtime.shutdown_background();

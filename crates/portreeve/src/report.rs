@@ -66,6 +66,12 @@ pub fn rows(world: &World, table: &Table, sockets: &SocketStates) -> Vec<Row> {
     owners.map(|(object, value)| row(object, value, &routed, sockets)).collect()
 }
 
+/// Apps and tenants of a cluster by their statuses; what serves them is not in this process, so nobody has an address.
+pub fn owner_rows<'o>(owners: impl IntoIterator<Item = (&'o ObjectRef, &'o Value)>) -> Vec<Row> {
+    let (routed, sockets) = (RoutedNames::new(), SocketStates::new());
+    owners.into_iter().map(|(object, value)| row(object, value, &routed, &sockets)).collect()
+}
+
 fn row(object: &ObjectRef, value: &Value, routed: &RoutedNames, sockets: &SocketStates) -> Row {
     let conditions = &value["status"]["conditions"];
     let ((state, reason, message), names) = match object.kind.as_str() {

@@ -56,3 +56,8 @@ pub fn apps_listener(tenant: &str) -> String {
 pub fn kubeconfig_secret(tenant: &str) -> String {
     format!("vc-{tenant}")
 }
+
+/// The context of a tenant's kubeconfig, as the CLI of Kubespaces calls it.
+pub fn context(tenant: &str) -> String {
+    format!("kubespaces-{tenant}")
+}

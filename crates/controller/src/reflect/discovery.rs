@@ -91,7 +91,8 @@ impl Definitions {
         KINDS.iter().filter_map(|kind| Some((kind.name, self.version(kind, choices)?))).collect()
     }
 
-    fn serves(&self, definition: &str) -> bool {
+    /// Whether a definition is there, in any version.
+    pub(crate) fn serves(&self, definition: &str) -> bool {
         self.versions.get(definition).is_some_and(|versions| !versions.is_empty())
     }
 

@@ -5,7 +5,7 @@ use portreeve_controller::lease::{NEBARI_LEASE, TENANTS_LEASE};
 use portreeve_controller::{CertificateSource, MetricsServer};
 use portreeve_plan::{Config, LegacyListeners, TlsRouteVersion};
 
-use super::{LogFormat, Output, ZoneArg, given};
+use super::{ClusterArgs, LogFormat, Output, ZoneArg, given};
 
 /// `after_help` of `controller`.
 pub(super) const EXAMPLES: &str = "\
@@ -27,12 +27,12 @@ It changes nothing, and needs neither apps nor the operator to be there. Exit co
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// The cluster [default: what KUBECONFIG names, else ~/.kube/config, else the cluster in which this runs]
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// What the operator is, or will be, told.
     #[command(flatten)]
     pub operator: OperatorArgs,
@@ -70,6 +70,14 @@ pub struct OperatorArgs {
     /// Names that only some namespaces may claim (none: nobody may); may be given more than once
     #[arg(long, value_name = "NAMES=[NAMESPACE,…]")]
     pub zone: Vec<ZoneArg>,
+    /// How the operator works.
+    #[command(flatten)]
+    pub choices: ChoiceArgs,
+}
+
+/// How the operator works in a cluster.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ChoiceArgs {
     /// Version of TLSRoute to use where v1 is not served; without it there are no TLSRoutes then
     #[arg(long, value_enum)]
     pub tls_route_version: Option<ExperimentalVersion>,
@@ -176,17 +184,24 @@ impl OperatorArgs {
     /// What the platform has configured.
     pub fn config(&self) -> Config {
         let zones = self.zone.iter().map(|ZoneArg(zone)| zone.clone()).collect();
+        let cluster_issuer = given(Some(self.cluster_issuer.clone()));
+        self.choices.config(Config { cluster_issuer, zones, ..Config::default() })
+    }
+}
+
+impl ChoiceArgs {
+    /// The configuration of a platform as the operator works with it.
+    pub fn config(self, platform: Config) -> Config {
         let legacy_listeners = match self.migrate_legacy_listeners {
             Migration::Off => LegacyListeners::Keep,
             Migration::On => LegacyListeners::Migrate,
             Migration::Force => LegacyListeners::Force,
         };
-        let cluster_issuer = given(Some(self.cluster_issuer.clone()));
-        Config { cluster_issuer, zones, guard_deletion: true, legacy_listeners, ..Config::default() }
+        Config { guard_deletion: true, legacy_listeners, ..platform }
     }
 
     /// The version of TLSRoute to use where `v1` is not served.
-    pub fn tls_routes(&self) -> Option<TlsRouteVersion> {
+    pub fn tls_routes(self) -> Option<TlsRouteVersion> {
         self.tls_route_version.map(|version| match version {
             ExperimentalVersion::V1Alpha3 => TlsRouteVersion::V1Alpha3,
             ExperimentalVersion::V1Alpha2 => TlsRouteVersion::V1Alpha2,
@@ -299,8 +314,8 @@ mod tests {
         assert!(!arguments.election.leader_elect && arguments.servers.metrics_secure);
         assert_eq!(arguments.servers.metrics(), None);
         assert_eq!(arguments.operator.config().cluster_issuer, None);
-        assert_eq!(arguments.operator.tls_routes(), None);
+        assert_eq!(arguments.operator.choices.tls_routes(), None);
         assert_eq!(arguments.unused.level(), "info");
-        assert_eq!(parse(&["--tls-route-version=v1alpha2"]).operator.tls_routes(), Some(TlsRouteVersion::V1Alpha2));
+        assert_eq!(parse(&["--tls-route-version=v1alpha2"]).operator.choices.tls_routes(), Some(TlsRouteVersion::V1Alpha2));
     }
 }

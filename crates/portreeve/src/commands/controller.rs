@@ -18,7 +18,7 @@ pub async fn run(arguments: ControllerArgs) -> anyhow::Result<Exit> {
     for flag in arguments.unused.ignored() {
         tracing::warn!("{flag} is ignored: see --log-format");
     }
-    let cluster = cluster(arguments.kubeconfig.as_deref()).await.context("failed to find out which cluster to use")?;
+    let cluster = cluster(arguments.kubeconfig.as_deref(), None).await.context("failed to find out which cluster to use")?;
     let namespace = arguments.election.lease_namespace.clone().unwrap_or_else(|| cluster.default_namespace.clone());
     let leader_election = arguments.election.leader_elect.then(|| LeaderElection {
         namespace,
@@ -28,7 +28,7 @@ pub async fn run(arguments: ControllerArgs) -> anyhow::Result<Exit> {
     let settings = Settings {
         config: arguments.operator.config(),
         tenants: false,
-        tls_routes: arguments.operator.tls_routes(),
+        tls_routes: arguments.operator.choices.tls_routes(),
         leader_election,
         probes: arguments.servers.probes(),
         metrics: arguments.servers.metrics(),

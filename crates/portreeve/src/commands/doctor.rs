@@ -2,8 +2,6 @@
 
 use std::io::{self, Write};
 
-use anyhow::Context;
-use kube::Client;
 use portreeve_controller::{Circumstances, Duties, Held, Snapshot, cluster_rules, inspect, snapshot};
 use portreeve_plan::{Advice, LegacyListeners, Severity, examine};
 use serde::Serialize;
@@ -11,7 +9,7 @@ use serde_json::json;
 
 use super::write_json;
 use crate::cli::{DoctorArgs, Output};
-use crate::cluster::cluster;
+use crate::cluster::Connection;
 use crate::exit::Exit;
 use crate::output::{print, say};
 use crate::text::Style;
@@ -26,19 +24,20 @@ struct Printed {
 
 /// Runs the command.
 pub async fn run(arguments: DoctorArgs) -> anyhow::Result<Exit> {
-    let cluster = cluster(arguments.kubeconfig.as_deref()).await.context("failed to find out which cluster to use")?;
-    let client = Client::try_from(cluster).context("failed to prepare the connection to the API server")?;
+    let connection = Connection::new(&arguments.cluster).await?;
+    let client = &connection.client;
     let config = arguments.operator.config();
     let migration = config.legacy_listeners != LegacyListeners::Keep;
     let needed = cluster_rules(Duties { migration, ..Duties::default() });
-    let inspection = inspect(&client, &needed).await.context("failed to ask the API server")?;
-    let told = Circumstances { config, tls_routes: arguments.operator.tls_routes(), tenants: false };
-    let Snapshot { world, unread, .. } =
-        snapshot(&client, told, crate::now()).await.context("failed to read the cluster")?;
+    let inspection = inspect(client, &needed).await.map_err(|error| connection.failed(error))?;
+    let told = Circumstances { config, tls_routes: arguments.operator.choices.tls_routes(), ..Circumstances::default() };
+    let Snapshot { world, unread, undefined, .. } =
+        snapshot(client, told, crate::now()).await.map_err(|error| connection.failed(error))?;
     for (kind, why) in unread {
         say(format_args!("warning: {kind} could not be read, and what depends on it is not examined: {why}"));
     }
-    let mut advice = [examine(&world), inspection.advice()].concat();
+    let definitions = undefined.iter().map(|definition| lacking(definition)).collect();
+    let mut advice = [examine(&world), inspection.advice(), definitions].concat();
     advice.sort();
     let leases = inspection.leases.iter().map(|Held { lease, holder }| json!({"lease": lease, "holder": holder}));
     let is_well = advice.iter().all(|advice| advice.severity != Severity::Required);
@@ -49,6 +48,12 @@ pub async fn run(arguments: DoctorArgs) -> anyhow::Result<Exit> {
         Output::Table => write_table(out, &printed.advice, &inspection.leases, Style::of_stdout()),
     })?;
     Ok(if is_well { Exit::Good } else { Exit::Refused })
+}
+
+/// What to do where a kind of owners is not defined.
+fn lacking(definition: &str) -> Advice {
+    let finding = format!("the cluster lacks the CRD {definition}");
+    Advice::new(Severity::Required, "definitions", finding, "install the chart of Portreeve, which has it")
 }
 
 fn write_table(out: &mut dyn Write, advice: &[Advice], leases: &[Held], style: Style) -> io::Result<()> {

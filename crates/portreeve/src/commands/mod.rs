@@ -2,6 +2,7 @@
 
 pub mod controller;
 pub mod doctor;
+pub mod kubeconfig;
 pub mod plan;
 pub mod trace;
 pub mod up;
@@ -34,7 +35,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
     let question = error.downcast_ref::<trace::BadQuestion>().map(|_| Exit::BadInput);
     let arguments = error.downcast_ref::<BadArguments>().map(|error| match error {
         BadArguments::State(_) => Exit::Unable,
-        BadArguments::Twice(_) => Exit::BadInput,
+        BadArguments::Twice(_) | BadArguments::DirectoryAndCluster | BadArguments::NeedsDirectory(_) => Exit::BadInput,
     });
     let controller = error.downcast_ref::<portreeve_controller::Fault>().map(|error| match error {
         portreeve_controller::Fault::Listen { .. } | portreeve_controller::Fault::Certificate(_) => Exit::Unable,

@@ -4,14 +4,17 @@ use std::io::{self, Write};
 
 use http::Uri;
 use http::uri::Scheme;
-use portreeve_attach::{GatewayPods, Hop, Origin, Pods, Question, RequestQuestion, Trace, Verdict, trace};
+use portreeve_attach::{
+    GatewayPods, Hop, Objects, Origin, Pods, Question, RequestQuestion, Settings, Trace, Verdict, trace,
+};
 use portreeve_names::Hostname;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{complain, look, write_json};
-use crate::cli::{Output, TraceArgs};
+use crate::cli::{Output, Source, TraceArgs};
 use crate::exit::Exit;
+use crate::live;
 use crate::manifest::Finding;
 use crate::output::{print, say};
 use crate::pods::PodsArg;
@@ -27,6 +30,12 @@ pub enum BadQuestion {
     /// The server name cannot be one.
     #[error("{0:?} is no host name, so no client could ask for it")]
     Name(String),
+    /// Nothing is asked for.
+    #[error("say what is asked for: a URL, or --port and --sni")]
+    Nothing,
+    /// Two things are asked for.
+    #[error("a URL is asked for, or --port and --sni, not both")]
+    Both,
 }
 
 /// What is printed.
@@ -39,18 +48,38 @@ struct Printed<'a> {
     findings: &'a [Finding],
 }
 
+/// What is looked at.
+struct Found {
+    objects: Objects,
+    settings: Settings,
+    findings: Vec<Finding>,
+    sockets: SocketStates,
+}
+
 /// Runs the command.
-pub fn run(arguments: TraceArgs) -> anyhow::Result<Exit> {
+pub async fn run(mut arguments: TraceArgs) -> anyhow::Result<Exit> {
+    arguments.sort_out();
     let mut question = question(&arguments)?;
-    let input = arguments.input.into_input(|name| std::env::var_os(name))?;
-    let found = look(&input)?;
-    complain(&found.findings);
+    let TraceArgs { manifests, output, cluster, choices, input, .. } = arguments;
+    let found = match input.into_source(manifests, cluster, &choices, |name| std::env::var_os(name))? {
+        Source::Directory(input) => {
+            let found = look(&input)?;
+            complain(&found.findings);
+            let objects = found.world.attach_objects();
+            Found { objects, settings: input.settings, findings: found.findings, sockets: found.sockets }
+        }
+        Source::Cluster(source) => {
+            let settings = source.settings.clone();
+            let objects = live::read(*source).await?.attach_objects();
+            Found { objects, settings, findings: Vec::new(), sockets: SocketStates::new() }
+        }
+    };
     if let Some(note) = look_behind_the_map(&mut question, &found.sockets) {
         say(note);
     }
-    let answer = trace(&found.world.attach_objects(), &input.settings, &question);
+    let answer = trace(&found.objects, &found.settings, &question);
     let printed = Printed { served: answer.is_served(), trace: &answer, findings: &found.findings };
-    print(|out| match arguments.output {
+    print(|out| match output {
         Output::Json => write_json(out, &printed),
         Output::Yaml => write_yaml(out, &answer),
         Output::Table => write_table(out, &answer, Style::of_stdout()),
@@ -61,6 +90,11 @@ pub fn run(arguments: TraceArgs) -> anyhow::Result<Exit> {
 fn question(arguments: &TraceArgs) -> Result<Question, BadQuestion> {
     let gateway = arguments.gateway.clone();
     let from = origin(arguments);
+    match (&arguments.url, arguments.port) {
+        (None, None) => return Err(BadQuestion::Nothing),
+        (Some(_), Some(_)) => return Err(BadQuestion::Both),
+        _ => {}
+    }
     let Some(url) = &arguments.url else {
         let name =
             arguments.sni.as_deref().map(|name| Hostname::parse(name).map_err(|_| BadQuestion::Name(name.to_owned())));
@@ -171,9 +205,25 @@ mod tests {
     fn asked(arguments: &[&str]) -> Result<Question, BadQuestion> {
         let arguments = [&["portreeve", "trace", "dir"], arguments].concat();
         match RawArgs::try_parse_from(arguments).map(|arguments| arguments.command) {
-            Ok(Command::Trace(trace)) => question(&trace),
+            Ok(Command::Trace(mut trace)) => {
+                trace.sort_out();
+                question(&trace)
+            }
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_a_url_or_a_port_with_or_without_a_directory() {
+        for good in [&["https://a.test"][..], &["--port=443"], &["--port=443", "--sni=a.test"]] {
+            assert!(asked(good).is_ok(), "{good:?}");
+        }
+        assert_eq!(asked(&[]).unwrap_err(), BadQuestion::Nothing);
+        assert_eq!(asked(&["https://a.test", "--port=443"]).unwrap_err(), BadQuestion::Both);
+        let arguments = RawArgs::try_parse_from(["portreeve", "trace", "https://a.test"]).unwrap();
+        let Command::Trace(mut trace) = arguments.command else { panic!("another command") };
+        trace.sort_out();
+        assert_eq!((trace.manifests, trace.url.as_deref()), (None, Some("https://a.test")));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::text::Style;
 /// Runs the command until a signal comes.
 pub async fn run(arguments: UpArgs) -> anyhow::Result<Exit> {
     let (format, drain) = (arguments.log_format, arguments.drain());
-    let input = arguments.input.into_input(|name| std::env::var_os(name))?;
+    let input = arguments.input.into_input(arguments.manifests, |name| std::env::var_os(name))?;
     let lines = Arc::new(Lines::start().context("failed to start a thread")?);
     let out = Out { lines: lines.clone(), format };
     let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?;

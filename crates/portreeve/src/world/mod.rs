@@ -167,6 +167,12 @@ impl World {
         self.entries.get(object).is_some_and(|entry| entry.author() == Some(Author::People))
     }
 
+    /// An object as people wrote it, if they did.
+    pub(crate) fn written(&self, object: &ObjectRef) -> Option<&Arc<Value>> {
+        let (author, value) = self.entries.get(object)?.written.as_ref()?;
+        (*author == Author::People).then_some(value)
+    }
+
     /// Every object, in order.
     pub fn objects(&self) -> impl Iterator<Item = (&ObjectRef, &Arc<Value>)> {
         self.entries.iter().map(|(object, entry)| (object, &entry.shown))
@@ -184,25 +190,7 @@ impl World {
 
     /// What decides what a gateway serves.
     pub fn attach_objects(&self) -> portreeve_attach::Objects {
-        let mut objects = portreeve_attach::Objects::default();
-        for typed in self.typed() {
-            match typed {
-                Typed::Namespace(object) => objects.namespaces.push(object.clone()),
-                Typed::Service(object) => objects.services.push(object.clone()),
-                Typed::EndpointSlice(object) => objects.endpoint_slices.push(object.clone()),
-                Typed::Secret(object) => objects.secrets.push(object.clone()),
-                Typed::GatewayClass(object) => objects.gateway_classes.push(object.clone()),
-                Typed::Gateway(object) => objects.gateways.push(object.clone()),
-                Typed::ListenerSet(object) => objects.listener_sets.push(object.clone()),
-                Typed::HttpRoute(object) => objects.http_routes.push(object.clone()),
-                Typed::TlsRoute(object) => objects.tls_routes.push(object.clone()),
-                Typed::ReferenceGrant(object) => objects.reference_grants.push(object.clone()),
-                Typed::SecurityPolicy(policy) => objects.unprotectable.extend(protected_by(policy)),
-                Typed::NetworkPolicy(object) => objects.network_policies.push(object.clone()),
-                Typed::NebariApp(_) | Typed::Tenant(_) | Typed::Certificate(_) | Typed::IngressRouteTcp(_) => {}
-            }
-        }
-        objects
+        attach_objects(self.typed())
     }
 
     /// Owners that are on record but are not there: the file that has them cannot be read.
@@ -291,6 +279,29 @@ impl Entry {
             shown["status"] = status.clone();
         }
     }
+}
+
+/// Those of these objects that decide what a gateway serves.
+pub(crate) fn attach_objects<'t>(typed: impl IntoIterator<Item = &'t Typed>) -> portreeve_attach::Objects {
+    let mut objects = portreeve_attach::Objects::default();
+    for typed in typed {
+        match typed {
+            Typed::Namespace(object) => objects.namespaces.push(object.clone()),
+            Typed::Service(object) => objects.services.push(object.clone()),
+            Typed::EndpointSlice(object) => objects.endpoint_slices.push(object.clone()),
+            Typed::Secret(object) => objects.secrets.push(object.clone()),
+            Typed::GatewayClass(object) => objects.gateway_classes.push(object.clone()),
+            Typed::Gateway(object) => objects.gateways.push(object.clone()),
+            Typed::ListenerSet(object) => objects.listener_sets.push(object.clone()),
+            Typed::HttpRoute(object) => objects.http_routes.push(object.clone()),
+            Typed::TlsRoute(object) => objects.tls_routes.push(object.clone()),
+            Typed::ReferenceGrant(object) => objects.reference_grants.push(object.clone()),
+            Typed::SecurityPolicy(policy) => objects.unprotectable.extend(protected_by(policy)),
+            Typed::NetworkPolicy(object) => objects.network_policies.push(object.clone()),
+            Typed::NebariApp(_) | Typed::Tenant(_) | Typed::Certificate(_) | Typed::IngressRouteTcp(_) => {}
+        }
+    }
+    objects
 }
 
 /// The HTTPRoutes that a policy protects, and what the policy is called. The embedded gateway has no sign-in.

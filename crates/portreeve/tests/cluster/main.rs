@@ -2,6 +2,7 @@
 
 mod chart;
 mod client;
+mod commands;
 mod contract;
 mod dask;
 mod definitions;

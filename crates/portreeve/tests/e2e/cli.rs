@@ -43,6 +43,22 @@ fn plan_prints_objects_and_statuses() {
     }
 }
 
+/// As `kubectl diff`: 0 without a difference, 1 with one.
+#[test]
+fn plan_diff_prints_what_a_directory_would_get() {
+    let output = on_quickstart("plan", &["--diff"]);
+    assert_eq!(output.status.code(), NOT_READY, "{}", text(&output));
+    for line in ["# create ListenerSet/dask/dask-gateway-listeners", "--- /dev/null", "# change the status of NebariApp/"] {
+        assert!(text(&output).contains(line), "{line} is not in\n{}", text(&output));
+    }
+    let folder = TempDir::new().unwrap();
+    let service =
+        "apiVersion: v1\nkind: Service\nmetadata: { name: web, namespace: web }\nspec: { ports: [{ port: 80 }] }\n";
+    std::fs::write(folder.path().join("service.yaml"), service).unwrap();
+    let same = run(portreeve().arg("plan").arg(folder.path()).arg("--diff"));
+    assert_eq!((same.status.code(), same.stdout.is_empty()), (OK, true), "{}", text(&same));
+}
+
 #[test]
 fn trace_follows_a_name_to_its_endpoint() {
     let name = "daskgateway-dask.5f1c0a7be2d94c0b8d3e6a91f0c4b7d2";

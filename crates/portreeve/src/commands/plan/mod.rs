@@ -1,4 +1,6 @@
-//! `portreeve plan`: the objects and statuses that serving a directory would write.
+//! `portreeve plan`: what serving a directory, or the operator in a cluster, would write.
+
+mod cluster;
 
 use std::io::{self, Write};
 
@@ -6,8 +8,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{look, status_table, write_json};
-use crate::cli::{Output, PlanArgs};
+use crate::cli::{Output, PlanArgs, Source};
+use crate::difference::{self, Difference, of_world};
 use crate::exit::Exit;
+use crate::input::Input;
 use crate::manifest::Finding;
 use crate::offline::Offline;
 use crate::output::{print, say};
@@ -29,9 +33,16 @@ struct Printed<'a> {
 }
 
 /// Runs the command.
-pub fn run(arguments: PlanArgs) -> anyhow::Result<Exit> {
-    let input = arguments.input.into_input(|name| std::env::var_os(name))?;
-    let planned = look(&input)?;
+pub async fn run(arguments: PlanArgs) -> anyhow::Result<Exit> {
+    let PlanArgs { manifests, output, diff, cluster, choices, input } = arguments;
+    match input.into_source(manifests, cluster, &choices, |name| std::env::var_os(name))? {
+        Source::Directory(input) => directory(&input, output, diff),
+        Source::Cluster(source) => cluster::run(*source, output, diff).await,
+    }
+}
+
+fn directory(input: &Input, output: Output, diff: bool) -> anyhow::Result<Exit> {
+    let planned = look(input)?;
     let rows = rows(&planned.world, &planned.converged.table, &planned.sockets);
     for finding in &planned.findings {
         say(finding);
@@ -41,6 +52,10 @@ pub fn run(arguments: PlanArgs) -> anyhow::Result<Exit> {
     for warning in &warnings {
         say(format_args!("warning: {warning}"));
     }
+    if diff {
+        let found = write_difference(&of_world(&planned.world))?;
+        return Ok(fault(&planned).unwrap_or(found));
+    }
     let printed = Printed {
         objects: planned.world.applied().map(|(_, body)| body).collect(),
         statuses: statuses(&planned.world),
@@ -48,7 +63,7 @@ pub fn run(arguments: PlanArgs) -> anyhow::Result<Exit> {
         findings: &planned.findings,
         warnings,
     };
-    print(|out| match arguments.output {
+    print(|out| match output {
         Output::Json => write_json(out, &printed),
         Output::Yaml => write_yaml(out, &printed),
         Output::Table => write_table(out, &printed, Style::of_stdout()),
@@ -56,15 +71,24 @@ pub fn run(arguments: PlanArgs) -> anyhow::Result<Exit> {
     Ok(exit(&planned, &rows))
 }
 
+/// Prints what would change, and says whether anything would.
+fn write_difference(differences: &[Difference]) -> anyhow::Result<Exit> {
+    print(|out| difference::write(out, differences))?;
+    Ok(if differences.is_empty() { Exit::Good } else { Exit::Refused })
+}
+
 fn exit(planned: &Offline, rows: &[Row]) -> Exit {
+    let is_ready = rows.iter().all(|row| row.state == State::Ready);
+    fault(planned).unwrap_or(if is_ready { Exit::Good } else { Exit::Refused })
+}
+
+/// Why the plan is not good for anything, if it is not.
+fn fault(planned: &Offline) -> Option<Exit> {
     if let Some(unsettled) = &planned.converged.unsettled {
         say(unsettled);
-        return Exit::Fault;
+        return Some(Exit::Fault);
     }
-    if planned.findings.iter().any(Finding::is_error) {
-        return Exit::BadInput;
-    }
-    if rows.iter().all(|row| row.state == State::Ready) { Exit::Good } else { Exit::Refused }
+    planned.findings.iter().any(Finding::is_error).then_some(Exit::BadInput)
 }
 
 fn statuses(world: &World) -> Vec<Value> {
