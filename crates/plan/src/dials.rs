@@ -92,7 +92,9 @@ fn programmed_ports(set: &ListenerSet) -> impl Iterator<Item = u16> {
 
 fn cluster_ips<'w>(world: &'w World, gateway: (&'w str, &'w str)) -> impl Iterator<Item = String> + 'w {
     let services = world.services.iter().filter(move |service| gateways_behind(service).any(|one| one == gateway));
-    services.filter_map(|service| service.spec.as_ref()?.cluster_ip.clone()).filter(|ip| !matches!(ip.as_str(), "" | "None"))
+    services
+        .filter_map(|service| service.spec.as_ref()?.cluster_ip.clone())
+        .filter(|ip| !matches!(ip.as_str(), "" | "None"))
 }
 
 #[cfg(test)]

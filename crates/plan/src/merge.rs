@@ -174,7 +174,8 @@ mod tests {
     fn what_was_applied_earlier_goes_unless_others_have_it_too() {
         let fields = |names: &[&str]| -> Value {
             let labels: Map<_, _> = names.iter().map(|name| (format!("f:{name}"), json!({}))).collect();
-            let listener = json!({ r#"k:{"name":"t-gone"}"#: {".": {}}, r#"k:{"name":"t-a"}"#: {".": {}, "f:hostname": {}} });
+            let listener =
+                json!({ r#"k:{"name":"t-gone"}"#: {".": {}}, r#"k:{"name":"t-a"}"#: {".": {}, "f:hostname": {}} });
             json!({"f:metadata": {"f:labels": labels}, "f:spec": {"f:listeners": listener}})
         };
         let live = json!({

@@ -18,7 +18,8 @@ use portreeve_plan::{Config, TenantApi, TenantApps, Zone};
 
 pub use cluster::{ClusterArgs, ClusterSource, KubeconfigArgs, Source};
 pub use controller::{
-    ChoiceArgs, ControllerArgs, DoctorArgs, ElectionArgs, ExperimentalVersion, Migration, OperatorArgs, ServerArgs, UnusedArgs,
+    ChoiceArgs, ControllerArgs, DoctorArgs, ElectionArgs, ExperimentalVersion, Migration, OperatorArgs, ServerArgs,
+    UnusedArgs,
 };
 
 use crate::exit;

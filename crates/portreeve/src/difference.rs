@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use json_patch::PatchOperation;
-use portreeve_plan::{ObjectRef, Plan, merge};
+use portreeve_plan::{ObjectRef, Plan, ReleaseAction, ReleaseStep, merge};
 use serde_json::{Value, json};
 use similar::TextDiff;
 
@@ -56,8 +56,15 @@ pub fn of_plan(plan: &Plan, live: &Live<'_>) -> Vec<Difference> {
         let applied = wanted.as_ref().map(|object| merge::apply_again(object, &apply.body));
         *wanted = Some(applied.unwrap_or_else(|| apply.body.clone()));
     }
+    for takeover in &plan.takeovers {
+        work.place(&takeover.object);
+    }
     for patch in &plan.patches {
         work.change(&patch.object, |object| patched(object, &patch.operations));
+    }
+    for step in &plan.releases {
+        let (live, wanted) = release(step);
+        work.found.push(Difference { object: release_name(step), live, wanted });
     }
     for object in &plan.delete {
         let place = work.place(object);
@@ -90,7 +97,8 @@ pub fn write(out: &mut dyn Write, differences: &[Difference]) -> io::Result<()> 
     for difference in differences {
         let (live, wanted) = difference.texts();
         let name = &difference.object;
-        let side = |side: &str, is_there: bool| if is_there { format!("{side}/{name}") } else { "/dev/null".to_owned() };
+        let side =
+            |side: &str, is_there: bool| if is_there { format!("{side}/{name}") } else { "/dev/null".to_owned() };
         writeln!(out, "# {} {name}", difference.verb())?;
         if live == wanted {
             writeln!(out, "# (only who owns its fields)")?;
@@ -165,6 +173,28 @@ impl Work<'_> {
             self.found.push(Difference { object: object.clone(), wanted: live.clone(), live });
             self.found.len() - 1
         })
+    }
+}
+
+/// A release of Helm as an object. Of one that is there only its name is known.
+fn release(step: &ReleaseStep) -> (Option<Value>, Option<Value>) {
+    let object = identity(&release_name(step));
+    match &step.action {
+        ReleaseAction::Install { chart, version, values, .. } => {
+            let mut wanted = object;
+            wanted["spec"] = json!({ "chart": chart, "version": version, "values": values });
+            (None, Some(wanted))
+        }
+        ReleaseAction::Uninstall => (Some(object), None),
+    }
+}
+
+fn release_name(step: &ReleaseStep) -> ObjectRef {
+    ObjectRef {
+        api_version: "helm.sh/v3".to_owned(),
+        kind: "Release".to_owned(),
+        namespace: Some(step.namespace.clone()),
+        name: step.name.clone(),
     }
 }
 
@@ -267,9 +297,14 @@ mod tests {
             ..Plan::default()
         };
         let text = printed(&plan, &[live("a"), live("b")]);
-        for line in
-            ["# change Thing/team/a", "-  port: 1", "+  port: 2", "+  ready: true", "# delete Thing/team/b", "+++ /dev/null"]
-        {
+        for line in [
+            "# change Thing/team/a",
+            "-  port: 1",
+            "+  port: 2",
+            "+  ready: true",
+            "# delete Thing/team/b",
+            "+++ /dev/null",
+        ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
         assert!(text.contains("   other: kept") && !text.contains("resourceVersion"), "{text}");

@@ -44,7 +44,9 @@ impl TenantKubeconfig {
         let current = file["current-context"].as_str().filter(|name| !name.is_empty());
         let context = match current {
             Some(name) => find(&file, "contexts", name),
-            None => file["contexts"].as_array().filter(|contexts| contexts.len() == 1).and_then(|contexts| contexts.first()),
+            None => {
+                file["contexts"].as_array().filter(|contexts| contexts.len() == 1).and_then(|contexts| contexts.first())
+            }
         };
         let context = &context.ok_or(BadKubeconfig::Shape("it has no current context"))?["context"];
         let part = |list: &str, field: &str, missing| {

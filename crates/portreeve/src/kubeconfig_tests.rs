@@ -54,7 +54,9 @@ fn lost(path: &str, old: &Value, new: &Value) -> Vec<String> {
     match (old, new) {
         (Value::Object(old), Value::Object(fields)) => {
             let inner = old.iter().flat_map(|(name, value)| {
-                fields.get(name).map_or_else(|| vec![format!("{path}.{name}")], |new| lost(&format!("{path}.{name}"), value, new))
+                fields
+                    .get(name)
+                    .map_or_else(|| vec![format!("{path}.{name}")], |new| lost(&format!("{path}.{name}"), value, new))
             });
             inner.collect()
         }
@@ -96,7 +98,8 @@ fn what_a_person_added_to_the_tenants_entries_stays_and_old_credentials_go() {
     file["contexts"][0]["context"]["namespace"] = json!("work");
     file["users"][0]["user"] = json!({"token": "old"});
     let new = tenant().merged(&file.to_string(), false).unwrap();
-    let cluster = json!({"server": tenant().server(), "certificate-authority-data": "QQ==", "proxy-url": "http://proxy"});
+    let cluster =
+        json!({"server": tenant().server(), "certificate-authority-data": "QQ==", "proxy-url": "http://proxy"});
     assert_eq!(new["clusters"][0]["cluster"], cluster);
     assert_eq!(new["contexts"][0]["context"]["namespace"], "work");
     assert_eq!(new["users"][0]["user"], json!({"client-certificate-data": "Qg==", "client-key-data": "Qw=="}));

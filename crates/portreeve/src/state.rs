@@ -178,7 +178,13 @@ fn process_in(lock: &mut File) -> String {
 }
 
 /// Puts `bytes` in the place of a file: whoever reads it sees the old content or the new one, whole.
-pub(crate) fn replace(directory: &Path, temporary: &Path, path: &Path, secrecy: Secrecy, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(
+    directory: &Path,
+    temporary: &Path,
+    path: &Path,
+    secrecy: Secrecy,
+    bytes: &[u8],
+) -> io::Result<()> {
     let mode = match secrecy {
         Secrecy::Public => 0o644,
         Secrecy::Private => 0o600,

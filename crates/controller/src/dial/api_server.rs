@@ -150,7 +150,8 @@ fn cluster_ip(world: &World, namespace: &str, name: &str) -> Option<String> {
 /// The ready endpoints of a Service's port.
 fn endpoints(world: &World, namespace: &str, service: &str, port: u16) -> Vec<String> {
     let port_name = world.services.iter().find_map(|found| {
-        let is_it = found.metadata.namespace.as_deref() == Some(namespace) && found.metadata.name.as_deref() == Some(service);
+        let is_it =
+            found.metadata.namespace.as_deref() == Some(namespace) && found.metadata.name.as_deref() == Some(service);
         let ports = found.spec.as_ref().filter(|_| is_it)?.ports.as_ref()?;
         let port = ports.iter().find(|one| one.port == i32::from(port))?;
         Some(port.name.clone().unwrap_or_default())
@@ -163,9 +164,15 @@ fn endpoints(world: &World, namespace: &str, service: &str, port: u16) -> Vec<St
         let ports = slice.ports.iter().flatten().filter(|one| Some(one.name.clone().unwrap_or_default()) == port_name);
         let ports: Vec<_> = ports.filter_map(|one| u16::try_from(one.port?).ok()).collect();
         let is_ready = |conditions: Option<bool>| conditions != Some(false);
-        let ready = slice.endpoints.iter().flatten().filter(move |one| is_ready(one.conditions.as_ref().and_then(|one| one.ready)));
+        let ready = slice
+            .endpoints
+            .iter()
+            .flatten()
+            .filter(move |one| is_ready(one.conditions.as_ref().and_then(|one| one.ready)));
         let addresses = ready.filter_map(|one| one.addresses.first());
-        addresses.flat_map(move |address| ports.clone().into_iter().map(move |port| at(address, port))).collect::<Vec<_>>()
+        addresses
+            .flat_map(move |address| ports.clone().into_iter().map(move |port| at(address, port)))
+            .collect::<Vec<_>>()
     });
     let mut found: Vec<_> = found.collect();
     found.sort();

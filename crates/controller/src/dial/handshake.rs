@@ -136,7 +136,8 @@ impl Capture {
     }
 
     fn config(self: &Arc<Self>) -> Result<ClientConfig, rustls::Error> {
-        let builder = ClientConfig::builder_with_provider(self.provider.clone()).with_safe_default_protocol_versions()?;
+        let builder =
+            ClientConfig::builder_with_provider(self.provider.clone()).with_safe_default_protocol_versions()?;
         Ok(builder.dangerous().with_custom_certificate_verifier(self.clone()).with_no_client_auth())
     }
 
@@ -144,7 +145,10 @@ impl Capture {
         self.is_signed.get().and_then(|()| self.shown.get().cloned())
     }
 
-    fn signed(&self, valid: Result<HandshakeSignatureValid, rustls::Error>) -> Result<HandshakeSignatureValid, rustls::Error> {
+    fn signed(
+        &self,
+        valid: Result<HandshakeSignatureValid, rustls::Error>,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
         if valid.is_ok() {
             self.is_signed.get_or_init(|| ());
         }

@@ -21,7 +21,8 @@ impl Engine {
     pub(super) fn plan(&mut self) -> Work {
         self.pace.started();
         self.cache.forget_touched();
-        let mut world = gather(&self.cache, &self.setup.config, self.reflectors.served(&self.cache), (self.setup.clock)());
+        let mut world =
+            gather(&self.cache, &self.setup.config, self.reflectors.served(&self.cache), (self.setup.clock)());
         Dialled::tell(self.dialled.borrow().as_ref(), &mut world);
         self.count(&world);
         Box::pin(async move {

@@ -316,6 +316,9 @@ mod tests {
         assert_eq!(arguments.operator.config().cluster_issuer, None);
         assert_eq!(arguments.operator.choices.tls_routes(), None);
         assert_eq!(arguments.unused.level(), "info");
-        assert_eq!(parse(&["--tls-route-version=v1alpha2"]).operator.choices.tls_routes(), Some(TlsRouteVersion::V1Alpha2));
+        assert_eq!(
+            parse(&["--tls-route-version=v1alpha2"]).operator.choices.tls_routes(),
+            Some(TlsRouteVersion::V1Alpha2)
+        );
     }
 }

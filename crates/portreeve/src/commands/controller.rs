@@ -18,7 +18,8 @@ pub async fn run(arguments: ControllerArgs) -> anyhow::Result<Exit> {
     for flag in arguments.unused.ignored() {
         tracing::warn!("{flag} is ignored: see --log-format");
     }
-    let cluster = cluster(arguments.kubeconfig.as_deref(), None).await.context("failed to find out which cluster to use")?;
+    let cluster =
+        cluster(arguments.kubeconfig.as_deref(), None).await.context("failed to find out which cluster to use")?;
     let namespace = arguments.election.lease_namespace.clone().unwrap_or_else(|| cluster.default_namespace.clone());
     let leader_election = arguments.election.leader_elect.then(|| LeaderElection {
         namespace,

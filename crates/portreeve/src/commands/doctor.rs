@@ -30,7 +30,8 @@ pub async fn run(arguments: DoctorArgs) -> anyhow::Result<Exit> {
     let migration = config.legacy_listeners != LegacyListeners::Keep;
     let needed = cluster_rules(Duties { migration, ..Duties::default() });
     let inspection = inspect(client, &needed).await.map_err(|error| connection.failed(error))?;
-    let told = Circumstances { config, tls_routes: arguments.operator.choices.tls_routes(), ..Circumstances::default() };
+    let told =
+        Circumstances { config, tls_routes: arguments.operator.choices.tls_routes(), ..Circumstances::default() };
     let Snapshot { world, unread, undefined, .. } =
         snapshot(client, told, crate::now()).await.map_err(|error| connection.failed(error))?;
     for (kind, why) in unread {

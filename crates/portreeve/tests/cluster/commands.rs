@@ -143,9 +143,11 @@ async fn refusing_port(bed: &Bed) -> anyhow::Result<()> {
     nft(&gateway, "add table inet refusal")?;
     nft(&gateway, "add chain inet refusal in { type filter hook input priority 0; }")?;
     nft(&gateway, "add rule inet refusal in tcp dport 8786 reject with tcp reset")?;
-    let dial_failed = |app: &Value| has(app, ("Ready", "False", "DialFailed")) || {
-        let entry = &app["status"]["tcp"][0];
-        has(entry, ("Ready", "False", "DialFailed"))
+    let dial_failed = |app: &Value| {
+        has(app, ("Ready", "False", "DialFailed")) || {
+            let entry = &app["status"]["tcp"][0];
+            has(entry, ("Ready", "False", "DialFailed"))
+        }
     };
     let told = eventually("the app is told that its port refuses", DIALLED, async || {
         let app = bed.get(NEBARI, "NebariApp", "shop/web").await?.context("the app is there")?;
@@ -235,7 +237,11 @@ async fn closed_gateway(bed: &Bed) -> anyhow::Result<()> {
     let closed = advice.iter().find(|one| one["finding"].to_string().contains("does not admit ListenerSets"));
     let yaml = closed.and_then(|one| one["yaml"].as_str()).with_context(|| format!("no YAML in {advice:?}"))?;
     let mut kubectl = bed.kubectl()?;
-    kubectl.args(["apply", "--server-side", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    kubectl
+        .args(["apply", "--server-side", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = kubectl.spawn()?;
     child.stdin.take().context("kubectl has a standard input")?.write_all(yaml.as_bytes())?;
     let output = child.wait_with_output()?;

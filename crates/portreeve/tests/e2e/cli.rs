@@ -48,7 +48,9 @@ fn plan_prints_objects_and_statuses() {
 fn plan_diff_prints_what_a_directory_would_get() {
     let output = on_quickstart("plan", &["--diff"]);
     assert_eq!(output.status.code(), NOT_READY, "{}", text(&output));
-    for line in ["# create ListenerSet/dask/dask-gateway-listeners", "--- /dev/null", "# change the status of NebariApp/"] {
+    for line in
+        ["# create ListenerSet/dask/dask-gateway-listeners", "--- /dev/null", "# change the status of NebariApp/"]
+    {
         assert!(text(&output).contains(line), "{line} is not in\n{}", text(&output));
     }
     let folder = TempDir::new().unwrap();
