@@ -5,7 +5,6 @@
 mod cluster;
 mod controller;
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -372,7 +371,7 @@ impl InputArgs {
     fn settings(&self) -> Settings {
         let classes = match self.class.as_slice() {
             [] => Classes::Every,
-            classes => Classes::Named(BTreeSet::from_iter(classes.iter().cloned())),
+            classes => Classes::Named(classes.iter().cloned().collect()),
         };
         Settings { controller_name: CONTROLLER_NAME.to_owned(), classes }
     }

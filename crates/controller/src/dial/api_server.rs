@@ -49,8 +49,7 @@ impl ApiServer {
     pub(crate) fn of(dial: &ApiServerDial, world: &World) -> Self {
         let (namespace, service, port) = &dial.service;
         let data_plane = dial.data_plane.as_ref().and_then(|(namespace, name)| cluster_ip(world, namespace, name));
-        let mut public: Vec<_> = data_plane.into_iter().chain(dial.addresses.iter().cloned()).collect();
-        public.iter_mut().for_each(|address| *address = at(address, dial.port));
+        let public = data_plane.iter().chain(&dial.addresses).map(|address| at(address, dial.port)).collect();
         let own = cluster_ip(world, namespace, service).map(|ip| at(&ip, *port));
         let own = own.into_iter().chain(endpoints(world, namespace, service, *port)).take(MOST_REPLICAS).collect();
         Self { host: dial.host.clone(), own, public }

@@ -82,7 +82,7 @@ async fn shop(bed: &Bed) -> anyhow::Result<servers::Server> {
 
 /// Waits until nothing would be written.
 async fn settled(bed: &Bed, kubeconfig: &Path) -> anyhow::Result<()> {
-    eventually("plan --diff is empty", Duration::from_secs(60), async || {
+    eventually("plan --diff is empty", Duration::from_mins(1), async || {
         let output = plan_diff(bed, kubeconfig).await?;
         ensure!(output.status.code() == OK && output.stdout.is_empty(), "it says {}", text(&output));
         Ok(())
@@ -252,6 +252,9 @@ async fn closed_gateway(bed: &Bed) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What is wrong with a kubeconfig.
+type Fault<'f> = &'f dyn Fn(&mut Value);
+
 /// A Tenant as an operator leaves it; its API server is that of the bed.
 async fn kubeconfigs(bed: &Bed) -> anyhow::Result<()> {
     let tenant = json!({"apiVersion": "kubespaces.io/v1alpha1", "kind": "Tenant", "metadata": {"name": "blue"},
@@ -287,7 +290,7 @@ async fn kubeconfigs(bed: &Bed) -> anyhow::Result<()> {
 
     let stranger = Identity::new(&["stranger"])?;
     let base64 = serde_json::to_value(ByteString(stranger.certificate_pem().into_bytes()))?;
-    let faults: [(&str, &dyn Fn(&mut Value)); 3] = [
+    let faults: [(&str, Fault<'_>); 3] = [
         ("ConnectFailed", &|config| config["clusters"][0]["cluster"]["server"] = json!("https://127.0.0.1:1")),
         ("Terminated", &|config| config["clusters"][0]["cluster"]["certificate-authority-data"] = base64.clone()),
         ("Unauthorized", &|config| config["users"][0]["user"] = json!({"token": "of somebody else"})),
