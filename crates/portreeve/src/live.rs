@@ -1,5 +1,7 @@
 //! A cluster as `plan` and `trace` look at it: read once, whole.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, bail, ensure};
 use portreeve_controller::{Snapshot, snapshot};
 use serde_json::Value;
@@ -14,33 +16,60 @@ use crate::world;
 pub(crate) struct Live {
     /// What the operator would decide from.
     pub(crate) world: portreeve_plan::World,
+    /// What could not be read, and why.
+    unread: BTreeMap<String, String>,
     /// The definitions of kinds of owners that the cluster lacks.
     pub(crate) undefined: Vec<String>,
     /// Every object, as the API server shows it.
     pub(crate) objects: Vec<Value>,
 }
 
-/// Reads everything that the operator would read, and nothing else.
-///
-/// Fails where something may not be read: what would be decided without it is not what the operator decides.
+/// The kinds that a trace follows. Others may stay unread.
+const TRACED: [&str; 10] = [
+    "EndpointSlice",
+    "Gateway",
+    "HTTPRoute",
+    "ListenerSet",
+    "Namespace",
+    "NetworkPolicy",
+    "ReferenceGrant",
+    "Secret",
+    "Service",
+    "TLSRoute",
+];
+
+/// Reads everything that the operator would read, and nothing else. What may not be read is left out: see
+/// [`Live::expect_all`].
 pub(crate) async fn read(source: ClusterSource) -> anyhow::Result<Live> {
     let connection = Connection::new(&source.cluster).await?;
     let found = snapshot(&connection.client, source.told, crate::now()).await;
     let found = found.map_err(|error| connection.failed(error)).context("failed to read the cluster")?;
     let Snapshot { world, unread, undefined, objects } = found;
-    let unread: Vec<_> = unread.values().map(String::as_str).collect();
-    ensure!(unread.is_empty(), "rights to list are missing: {}", unread.join("; "));
     let objects: Result<Vec<_>, _> = objects.into_iter().map(serde_json::to_value).collect();
-    Ok(Live { world, undefined, objects: objects.context("failed to keep an object")? })
+    Ok(Live { world, unread, undefined, objects: objects.context("failed to keep an object")? })
 }
 
 impl Live {
-    /// Fails where there cannot be owners, so that there is nothing to plan.
-    pub(crate) fn expect_owners(&self) -> anyhow::Result<()> {
+    /// Fails where something may not be read: what would be decided without it is not what the operator decides. Fails also
+    /// where there cannot be owners, so that there is nothing to plan.
+    pub(crate) fn expect_all(&self) -> anyhow::Result<()> {
+        self.expect(|_| true)?;
         let apps = portreeve_controller::kind::Kind::of(portreeve_controller::kind::KindName::NebariApp).definition();
         if self.undefined.contains(&apps) {
             bail!("the cluster lacks the CRD {apps}: install the chart of Portreeve, which has it");
         }
+        Ok(())
+    }
+
+    /// Fails where something may not be read that a trace follows.
+    pub(crate) fn expect_traced(&self) -> anyhow::Result<()> {
+        self.expect(|what| TRACED.contains(&what.split(' ').next().unwrap_or_default()))
+    }
+
+    fn expect(&self, is_needed: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+        let missing: Vec<_> =
+            self.unread.iter().filter(|(what, _)| is_needed(what)).map(|(_, why)| why.as_str()).collect();
+        ensure!(missing.is_empty(), "rights to list are missing: {}", missing.join("; "));
         Ok(())
     }
 

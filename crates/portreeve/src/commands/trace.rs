@@ -70,8 +70,9 @@ pub async fn run(mut arguments: TraceArgs) -> anyhow::Result<Exit> {
         }
         Source::Cluster(source) => {
             let settings = source.settings.clone();
-            let objects = live::read(*source).await?.attach_objects();
-            Found { objects, settings, findings: Vec::new(), sockets: SocketStates::new() }
+            let live = live::read(*source).await?;
+            live.expect_traced()?;
+            Found { objects: live.attach_objects(), settings, findings: Vec::new(), sockets: SocketStates::new() }
         }
     };
     if let Some(note) = look_behind_the_map(&mut question, &found.sockets) {

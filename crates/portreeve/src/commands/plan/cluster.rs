@@ -32,7 +32,7 @@ struct Printed<'a> {
 /// Reads the cluster and prints the plan, or what it would change.
 pub(super) async fn run(source: ClusterSource, output: Output, diff: bool) -> anyhow::Result<Exit> {
     let live = live::read(source).await?;
-    live.expect_owners()?;
+    live.expect_all()?;
     let plan = plan(&live.world);
     let objects = Live::new(&live.objects);
     let differences = of_plan(&plan, &objects);
