@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use portreeve_table::{HostMap, Port, TcpRoute, TlsService};
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -13,6 +12,7 @@ use crate::http::HttpConnection;
 use crate::observe::{Access, Outcome};
 use crate::preface::Prefixed;
 use crate::shared::{Installed, Shared};
+use crate::tunnel::Side;
 use crate::{backend, http, preface, tls, tunnel};
 
 /// Everything that belongs to one connection.
@@ -119,13 +119,13 @@ impl Connection {
 
     async fn tunnel<S>(&mut self, mut client: S, endpoints: &[SocketAddr]) -> Result<(), Outcome>
     where
-        S: AsyncRead + AsyncWrite + Unpin,
+        S: Side,
     {
         let connect_timeout = self.shared.settings.connect_timeout;
         let mut backend = backend::connect(endpoints, connect_timeout, &mut self.access.record).await?;
         self.access.tunnel_opened();
         let traffic = &mut self.access.record.traffic;
-        tunnel::splice(&mut client, &mut backend, traffic).await.map_err(|_| Outcome::Aborted)
+        tunnel::carry(&mut client, &mut backend, traffic).await.map_err(|_| Outcome::Aborted)
     }
 }
 

@@ -12,9 +12,11 @@ use portreeve_table::client_hello::{self, Hello};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::observe::Outcome;
+use crate::tunnel::Side;
 
 /// What every HTTP/2 connection starts with (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -78,6 +80,14 @@ async fn read_until<T>(stream: &mut TcpStream, parse: fn(&[u8]) -> Progress<T>) 
             ControlFlow::Break(value) => return Ok((value?, bytes.freeze())),
             ControlFlow::Continue(missing) => wanted = bytes.len() + missing,
         }
+    }
+}
+
+impl Side for TlsStream<Prefixed<TcpStream>> {}
+
+impl Side for Prefixed<TcpStream> {
+    fn socket(&self) -> Option<&TcpStream> {
+        self.prefix.is_empty().then_some(&self.stream)
     }
 }
 

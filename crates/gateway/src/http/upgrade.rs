@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use hyper::upgrade::OnUpgrade;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::observe::{Access, Outcome};
-use crate::tunnel;
+use crate::tunnel::{self, Side};
+
+impl Side for TokioIo<Upgraded> {}
 
 /// Both ends, once each side has spoken its last HTTP.
 pub(super) struct Upgrade {
@@ -25,7 +27,7 @@ impl Upgrade {
             Ok((client, backend)) => {
                 access.tunnel_opened();
                 let (mut client, mut backend) = (TokioIo::new(client), TokioIo::new(backend));
-                if tunnel::splice(&mut client, &mut backend, &mut access.record.traffic).await.is_ok() {
+                if tunnel::carry(&mut client, &mut backend, &mut access.record.traffic).await.is_ok() {
                     access.record.outcome = Outcome::Served;
                 }
             }

@@ -1,5 +1,7 @@
 //! The copy loop: bytes between two streams, each direction for itself.
 
+mod pipe;
+
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
@@ -7,31 +9,47 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
 use crate::observe::Traffic;
+use pipe::Piped;
 
 /// How much is moved at once, and at most kept for a side that does not take it.
 ///
 /// Large enough that bulk transfers spend their time in the kernel, small enough to stay in a core's cache.
 const SCRATCH_LEN: usize = 64 * 1024;
 
-/// How often a direction moves bytes before the other one, and other tasks of the thread, have their turn.
-const MOVES_PER_TURN: usize = 16;
+/// How many bytes a direction moves before the other one, and other tasks of the thread, have their turn.
+const TURN_LEN: usize = 16 * SCRATCH_LEN;
+
+/// From how many bytes on a direction counts as a bulk transfer, which is worth a pipe: below, to fill and drain one costs
+/// more than to copy.
+const BULK_LEN: u64 = 128 * 1024;
 
 thread_local! {
     /// Shared by all tunnels of a thread: it holds bytes only within one `poll`.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_LEN].into_boxed_slice());
 }
 
+/// One side of a tunnel.
+pub(crate) trait Side: AsyncRead + AsyncWrite + Unpin {
+    /// The socket, if all that is read and written from now on are its bytes as they are; then the kernel may move them.
+    fn socket(&self) -> Option<&TcpStream> {
+        None
+    }
+}
+
+impl Side for TcpStream {
+    fn socket(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
+}
+
 /// Carries bytes both ways until both directions have ended, counting them in `traffic` as they are written.
 ///
 /// The end of one direction is passed on, after all its bytes, and leaves the other alone: a client may
 /// finish its request and still get the answer. An error on either side ends both. There is no idle timeout.
-pub(crate) async fn splice<C, B>(client: &mut C, backend: &mut B, traffic: &mut Traffic) -> io::Result<()>
-where
-    C: AsyncRead + AsyncWrite + Unpin,
-    B: AsyncRead + AsyncWrite + Unpin,
-{
+pub(crate) async fn carry<C: Side, B: Side>(client: &mut C, backend: &mut B, traffic: &mut Traffic) -> io::Result<()> {
     let (mut upstream, mut downstream) = (Direction::default(), Direction::default());
     poll_fn(|cx| {
         let up = upstream.poll(cx, client, backend, &mut traffic.received)?;
@@ -51,6 +69,8 @@ struct Direction {
     taken: usize,
     /// Whether the writer may hold bytes back until it is flushed.
     unflushed: bool,
+    /// The way past user space, for bulk transfers between sockets.
+    piped: Piped,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -62,23 +82,28 @@ enum State {
 }
 
 impl Direction {
-    fn poll<R, W>(
+    fn poll<R: Side, W: Side>(
         &mut self,
         cx: &mut Context<'_>,
         reader: &mut R,
         writer: &mut W,
         count: &mut u64,
-    ) -> Poll<io::Result<()>>
-    where
-        R: AsyncRead + Unpin,
-        W: AsyncWrite + Unpin,
-    {
-        for _ in 0..MOVES_PER_TURN {
+    ) -> Poll<io::Result<()>> {
+        let turn = *count + TURN_LEN as u64;
+        while *count < turn {
             if self.state != State::Copying {
                 return self.poll_close(cx, writer);
             }
             ready!(self.poll_write_kept(cx, writer, count))?;
-            ready!(self.poll_move(cx, reader, writer, count))?;
+            let sockets = reader.socket().zip(writer.socket()).filter(|_| *count >= BULK_LEN);
+            match sockets.filter(|_| self.piped.is_possible()) {
+                Some((from, to)) => {
+                    if ready!(self.piped.poll_move(cx, from, to, count))? {
+                        self.state = State::Closing;
+                    }
+                }
+                None => ready!(self.poll_move(cx, reader, writer, count))?,
+            }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -169,10 +194,15 @@ fn poll_write<W: AsyncWrite + Unpin>(
 mod tests {
     use std::time::Duration;
 
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, BufStream, DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, BufStream, DuplexStream, Join, Sink, duplex};
+    use tokio::net::{TcpListener, TcpSocket};
     use tokio::time::timeout;
 
     use super::*;
+
+    impl Side for BufStream<DuplexStream> {}
+    impl Side for Join<&[u8], Sink> {}
+    impl Side for Endless {}
 
     /// Two streams and a tunnel between their other ends; the tunnel's writers hold bytes back until they are flushed.
     fn tunnel(widths: [usize; 2]) -> (DuplexStream, DuplexStream, impl Future<Output = (io::Result<()>, Traffic)>) {
@@ -180,7 +210,7 @@ mod tests {
         let tunnel = async move {
             let (mut client, mut backend) = (BufStream::new(client_end), BufStream::new(backend_end));
             let mut traffic = Traffic::default();
-            let result = splice(&mut client, &mut backend, &mut traffic).await;
+            let result = carry(&mut client, &mut backend, &mut traffic).await;
             (result, traffic)
         };
         (client, backend, tunnel)
@@ -221,7 +251,34 @@ mod tests {
         }
     }
 
-    async fn say_and_hear(stream: DuplexStream, bytes: &[u8]) -> Vec<u8> {
+    /// Between sockets the kernel moves what comes after the first bytes; a slow reader, which fills pipe and socket, loses
+    /// nothing either.
+    #[tokio::test]
+    async fn bulk_between_sockets_arrives_whole_and_each_way_ends_for_itself() {
+        let (client, mut client_end) = socket_pair().await;
+        let (backend, mut backend_end) = socket_pair().await;
+        let bulk: Vec<u8> = (0..=250).cycle().take(20_000_000).collect();
+        let mut traffic = Traffic::default();
+        let (heard_back, heard, result) = tokio::join!(
+            say_and_hear(client, &bulk[..9_000_000]),
+            say_and_hear(backend, &bulk),
+            carry(&mut client_end, &mut backend_end, &mut traffic),
+        );
+        result.unwrap();
+        assert!(heard == bulk[..9_000_000] && heard_back == bulk);
+        assert_eq!(traffic, Traffic { received: 9_000_000, sent: 20_000_000 });
+    }
+
+    /// Two ends of one connection, with small buffers.
+    async fn socket_pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(20_000).unwrap();
+        let (near, far) = tokio::join!(socket.connect(listener.local_addr().unwrap()), listener.accept());
+        (near.unwrap(), far.unwrap().0)
+    }
+
+    async fn say_and_hear<S: AsyncRead + AsyncWrite>(stream: S, bytes: &[u8]) -> Vec<u8> {
         let (mut reader, mut writer) = tokio::io::split(stream);
         let mut heard = Vec::new();
         let saying = async {
@@ -237,10 +294,10 @@ mod tests {
     async fn a_direction_that_never_rests_leaves_the_other_its_turn() {
         let (mut answers, mut endless) = (tokio::io::join(&b"answer"[..], tokio::io::sink()), Endless);
         let mut traffic = Traffic::default();
-        let mut turn = Box::pin(splice(&mut endless, &mut answers, &mut traffic));
+        let mut turn = Box::pin(carry(&mut endless, &mut answers, &mut traffic));
         assert!(poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await.is_pending());
         drop(turn);
-        assert_eq!(traffic, Traffic { received: (MOVES_PER_TURN * SCRATCH_LEN) as u64, sent: 6 });
+        assert_eq!(traffic, Traffic { received: TURN_LEN as u64, sent: 6 });
     }
 
     /// Always has more to say, and takes everything.
