@@ -21,8 +21,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
-{{/* Where the leases are: beside the operator that is replaced, if its namespace is there. */}}
+{{/* Where the leases are. It never depends on what is in the cluster: two replicas with different answers would both lead. */}}
 {{- define "portreeve.leaseNamespace" -}}
-{{- $replaced := .Values.replaces.nebariOperatorNamespace }}
-{{- if and $replaced (lookup "v1" "Namespace" "" $replaced) }}{{ $replaced }}{{ else }}{{ .Release.Namespace }}{{ end }}
+{{- default .Release.Namespace .Values.replaces.nebariOperatorNamespace }}
 {{- end }}

@@ -107,6 +107,8 @@ pub mod reasons {
     pub const LISTENERS_PROGRAMMED: &str = "ListenersProgrammed";
     /// Unknown: the gateway has not answered yet.
     pub const PENDING: &str = "Pending";
+    /// Unknown: the listener of the former operator is gone, and the gateway has not said yet that it serves the new one.
+    pub const MOVED: &str = "Moved";
     /// False: an entry of `sniHostnames` is no host name.
     pub const INVALID_SNI: &str = "InvalidSNI";
     /// False: a route needs at least one name (TLSRoute v1).
@@ -125,6 +127,8 @@ pub mod reasons {
     pub const TOO_MANY_LISTENERS: &str = "TooManyListeners";
     /// False: an object of that name is there which Portreeve did not make.
     pub const FOREIGN_OBJECT: &str = "ForeignObject";
+    /// False: the API server refuses an object that is wanted; its words are in the message.
+    pub const WRITE_REFUSED: &str = "WriteRefused";
     /// False: the Gateway is not there.
     pub const GATEWAY_NOT_FOUND: &str = "GatewayNotFound";
     /// False: the cluster has no ListenerSet.
@@ -202,6 +206,10 @@ pub mod reasons {
 
 /// Reasons of events that are not reasons of a condition too.
 pub mod events {
+    /// Warning: somebody had put listeners, or host names, into the app's ListenerSet; they are removed.
+    pub const LISTENERS_RESTORED: &str = "ListenersRestored";
+    /// Warning: a deleted app leaves a listener of the former operator on a Gateway that is not to be written.
+    pub const LEGACY_LISTENER_LEFT: &str = "LegacyListenerLeft";
     /// Warning: public routes mean nothing without sign-in.
     pub const PUBLIC_ROUTES_IGNORED: &str = "PublicRoutesIgnored";
     /// Normal: the named Secret is served.

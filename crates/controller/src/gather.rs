@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use portreeve_api::conditions;
 use portreeve_plan::claim::{Owner, OwnerKind};
 use portreeve_plan::{Absent, Config, Served, World};
 
@@ -18,7 +19,13 @@ pub(crate) fn gather(cache: &Cache, config: &Config, served: Served, now: Timest
         for (_, entry) in store.entries() {
             match &entry.object {
                 Object::Readable(typed) => typed.put_into(&mut world),
-                Object::Unreadable(unreadable) => world.absent.extend(absent(kind, unreadable)),
+                Object::Unreadable(unreadable) => {
+                    world.absent.extend(absent(kind, unreadable));
+                    let metadata = unreadable.metadata.clone();
+                    world
+                        .unreadable
+                        .push(portreeve_plan::Unreadable { kind: Kind::of(kind).kind.to_owned(), metadata });
+                }
             }
         }
     }
@@ -47,16 +54,26 @@ fn absent(kind: KindName, unreadable: &Unreadable) -> Option<Absent> {
 
 /// How many owners are not ready, by kind and reason.
 pub(crate) fn not_ready(world: &World) -> BTreeMap<(&'static str, &str), usize> {
-    let mut counts = BTreeMap::new();
     let apps = world.apps.iter().filter_map(|app| app.status.as_ref()).map(|status| &status.conditions);
-    let kind = Kind::of(KindName::NebariApp).kind;
-    for reason in apps.filter_map(|conditions| refusal(conditions)) {
-        *counts.entry((kind, reason)).or_insert(0) += 1;
+    let tenants = world.tenants.iter().filter_map(|tenant| tenant.status.as_ref()).map(|status| &status.conditions);
+    let apps = apps.map(|conditions| (KindName::NebariApp, conditions));
+    let tenants = tenants.map(|conditions| (KindName::Tenant, conditions));
+    let mut counts = BTreeMap::new();
+    for (kind, conditions) in apps.chain(tenants) {
+        if let Some(reason) = obstacle(conditions) {
+            *counts.entry((Kind::of(kind).kind, reason)).or_insert(0) += 1;
+        }
     }
     counts
 }
 
-fn refusal(conditions: &[Condition]) -> Option<&str> {
-    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
-    (ready.status == "False").then_some(ready.reason.as_str())
+/// Why an owner is not ready. Where `Ready` only sums up, the condition that it sums up says more.
+fn obstacle(conditions: &[Condition]) -> Option<&str> {
+    let ready = conditions.iter().find(|condition| condition.type_ == conditions::READY)?;
+    let is_summed = |one: &&Condition| match ready.status.as_str() {
+        "False" => !one.message.is_empty() && ready.message.ends_with(&one.message),
+        _ => one.status == ready.status,
+    };
+    let summed = || conditions.iter().filter(|one| one.type_ != ready.type_).find(is_summed);
+    (ready.status != "True").then(|| summed().unwrap_or(ready).reason.as_str())
 }

@@ -51,7 +51,7 @@ pub fn cluster_rules(duties: Duties) -> Vec<Rule> {
         }
     }
     grant("apiextensions.k8s.io", "customresourcedefinitions".to_owned(), &["list", "watch"]);
-    grant("", "events".to_owned(), &["create", "patch"]);
+    grant("", "events".to_owned(), &["create"]);
     verbs.retain(|_, verbs| !verbs.is_empty());
     verbs.into_iter().map(|((group, resource), verbs)| rule(group, resource, Vec::new(), verbs)).collect()
 }
@@ -106,6 +106,6 @@ mod tests {
         assert_eq!(verbs(&rules, "secrets"), ["list", "watch"]);
         assert_eq!(verbs(&rules, "nebariapps"), ["list", "patch", "watch"]);
         assert_eq!(verbs(&rules, "nebariapps/status"), ["patch"]);
-        assert_eq!(verbs(&rules, "events"), ["create", "patch"]);
+        assert_eq!(verbs(&rules, "events"), ["create"]);
     }
 }

@@ -78,13 +78,14 @@ pub async fn run(settings: Settings, client: Client, stop: CancellationToken) ->
     let (readiness, is_ready) = watch::channel(Readiness::default());
     // Kept to the end: without election nobody else keeps it, and whoever waits for news from it would never rest.
     let (leading, leads) = watch::channel(settings.leader_election.is_none());
+    let (no_lease, lease_failure) = watch::channel(None);
     metrics.leading(*leads.borrow());
     let mut servers = Tasks::default();
-    serve(&settings, &client, &metrics, is_ready, &mut servers).await?;
+    serve(&settings, &client, &metrics, (is_ready, lease_failure), &mut servers).await?;
     // Leases outlast everything that writes.
     let release = CancellationToken::new();
     let mut keeper = settings.leader_election.as_ref().map(|election| {
-        let keeper = Keeper::new(client.clone(), election, settings.clock, leading.clone());
+        let keeper = Keeper::new(client.clone(), election, settings.clock, leading.clone(), no_lease.clone());
         tokio::spawn(keeper.run(release.clone()))
     });
     let migration = settings.config.legacy_listeners != LegacyListeners::Keep;
@@ -123,14 +124,14 @@ async fn serve(
     settings: &Settings,
     client: &Client,
     metrics: &Arc<Metrics>,
-    readiness: watch::Receiver<Readiness>,
+    (readiness, lease_failure): (watch::Receiver<Readiness>, watch::Receiver<Option<String>>),
     servers: &mut Tasks,
 ) -> Result<(), Fault> {
     let listen = async |address: &str| {
         admin::bind(address).await.map_err(|source| Fault::Listen { address: address.to_owned(), source })
     };
     if let Some(address) = &settings.probes {
-        servers.spawn("probes", admin::serve_probes(listen(address).await?, readiness));
+        servers.spawn("probes", admin::serve_probes(listen(address).await?, readiness, lease_failure));
     }
     if let Some(MetricsServer { address, certificate }) = &settings.metrics {
         let listener = listen(address).await?;

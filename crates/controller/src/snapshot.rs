@@ -1,6 +1,6 @@
 //! A cluster as it is at one moment, for those who ask and do not stay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kube::Client;
@@ -57,7 +57,7 @@ pub async fn snapshot(client: &Client, told: Circumstances, now: Timestamp) -> R
     for (kind, version) in definitions.wanted(choices) {
         reader.read_kind(Kind::of(kind), version).await?;
     }
-    for key in secrets::needed(&reader.cache) {
+    for key in secrets::needed(&reader.cache, &BTreeSet::new()) {
         reader.read_secret(key).await?;
     }
     let Reader { cache, unread, objects, .. } = reader;

@@ -75,7 +75,9 @@ pub(crate) fn listener(entry: Option<EntryStatus<'_>>, section: &str, since: i64
     };
     let said = |condition: &Condition| format!("the gateway refuses listener {section}: {}", say(condition));
     if let Some(conflict) = current("Conflicted").filter(|condition| condition.status == "True") {
-        return Some(Reason::ListenerConflicted.because(said(conflict)));
+        // Without the gateway's words: they name the other listener, which may be in a namespace that is nobody's business.
+        let why = format!("the gateway refuses listener {section}: {}", conflict.reason);
+        return Some(Reason::ListenerConflicted.because(why));
     }
     let failed = ["Accepted", "Programmed", "ResolvedRefs"].into_iter().filter_map(current);
     if let Some(failure) =

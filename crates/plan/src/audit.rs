@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::arbitrate::NameIndex;
 use crate::claim::{GatewayName, OwnerKind};
-use crate::object::{Key, Kind, Maker};
+use crate::object::{Key, Kind};
 use crate::output::{ObjectRef, Plan};
 use crate::view::View;
 use crate::world::World;
@@ -57,7 +57,7 @@ type Group = (OwnerKind, String);
 fn after(view: &View<'_>, plan: &Plan) -> BTreeMap<ObjectRef, Value> {
     let mut after = BTreeMap::new();
     for (kind, live) in view.all_live() {
-        if live.maker() != Maker::Foreign {
+        if live.is_made() {
             let metadata = live.metadata();
             let namespace = metadata.namespace.as_deref().unwrap_or_default();
             let key = Key::new(kind, namespace, metadata.name.as_deref().unwrap_or_default());
@@ -193,7 +193,8 @@ impl Audit<'_> {
     fn removals(&self, removed: &BTreeMap<&ObjectRef, Vec<Option<usize>>>) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut gone = BTreeSet::new();
-        for (object, places) in removed {
+        // From ListenerSets of apps goes what others have put there.
+        for (object, places) in removed.iter().filter(|(object, _)| object.kind != Kind::ListenerSet.as_str()) {
             let gateway = GatewayName::new(object.namespace.as_deref().unwrap_or_default(), &object.name);
             let listeners = self.view.gateway(&gateway).map_or(&[][..], |gateway| &gateway.object.spec.listeners);
             for place in places {

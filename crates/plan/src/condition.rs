@@ -30,6 +30,7 @@ pub(crate) enum Reason {
     ResourceNameTooLong,
     // === Not so: what is there or missing ===
     ForeignObject,
+    WriteRefused,
     GatewayNotFound,
     GatewayNotIsolated,
     ListenerSetUnsupported,
@@ -69,6 +70,7 @@ pub(crate) enum Reason {
     AuthDisabled,
     // === Not known yet ===
     Pending,
+    Moved,
     Reconciling,
     // === Well ===
     MigrationBlocked,
@@ -107,13 +109,18 @@ impl Reason {
     pub(crate) fn status(self) -> &'static str {
         match self {
             reason if reason < Self::Pending => "False",
-            Self::Pending | Self::Reconciling => "Unknown",
+            reason if reason.is_unknown() => "Unknown",
             _ => "True",
         }
     }
 
     pub(crate) fn is_false(self) -> bool {
         self < Self::Pending
+    }
+
+    /// Whether it will show without anybody's doing.
+    pub(crate) fn is_unknown(self) -> bool {
+        matches!(self, Self::Pending | Self::Moved | Self::Reconciling)
     }
 
     /// Whether it is not so because somebody chose it; such a reason does no harm to Ready.
@@ -144,6 +151,7 @@ impl Reason {
             Self::TooManyListeners => reasons::TOO_MANY_LISTENERS,
             Self::ResourceNameTooLong => reasons::RESOURCE_NAME_TOO_LONG,
             Self::ForeignObject => reasons::FOREIGN_OBJECT,
+            Self::WriteRefused => reasons::WRITE_REFUSED,
             Self::GatewayNotFound => reasons::GATEWAY_NOT_FOUND,
             Self::GatewayNotIsolated => reasons::GATEWAY_NOT_ISOLATED,
             Self::ListenerSetUnsupported => reasons::LISTENER_SET_UNSUPPORTED,
@@ -179,6 +187,7 @@ impl Reason {
             Self::RoutingNotConfigured => reasons::ROUTING_NOT_CONFIGURED,
             Self::AuthDisabled => reasons::AUTH_DISABLED,
             Self::Pending => reasons::PENDING,
+            Self::Moved => reasons::MOVED,
             Self::Reconciling => reasons::RECONCILING,
             Self::MigrationBlocked => reasons::MIGRATION_BLOCKED,
             Self::Migrating => reasons::MIGRATING,
@@ -217,7 +226,7 @@ impl<'a> Conditions<'a> {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: finding.reason.as_str().to_owned(),
-            message: finding.message,
+            message: shortened(finding.message),
             observed_generation: self.generation,
             last_transition_time: since.unwrap_or(Time(self.now)),
         });
@@ -243,6 +252,18 @@ impl<'a> Conditions<'a> {
     fn previous(&self, type_: &str) -> Option<&'a Condition> {
         self.previous.iter().find(|condition| condition.type_ == type_)
     }
+}
+
+/// How many bytes of a message are told. Far more would make the API server refuse the whole status (32,768 at most), and
+/// what somebody wrote into a spec may be that long.
+const MAX_MESSAGE: usize = 2048;
+
+pub(crate) fn shortened(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        message.push('…');
+    }
+    message
 }
 
 /// Reasons that make no event: choices, what is still to come, and the sum of what other conditions say.

@@ -12,15 +12,25 @@ use serde_json::{Map, Value};
 use crate::merge::list_key;
 
 /// Whether everything that is `wanted` is in what is `there`, the value of `field`. Maps may have more; so may lists
-/// that merge by a key; every other list has to be as long.
+/// that merge by a key. Every other list is one whole, which whoever writes it replaces: it has to be as long, and nothing in
+/// it may have more than what API servers fill in.
 pub(crate) fn contains<T: Serialize + ?Sized>(field: &str, there: &T, wanted: &Value) -> bool {
-    wanted.is_null() || there.serialize(Beside { field, wanted }).is_ok()
+    compare(field, there, wanted, false)
+}
+
+/// What API servers fill in where it is left out of items of lists, in the kinds that Portreeve writes.
+const FILLED_IN: [&str; 7] = ["group", "kind", "matches", "path", "protocol", "type", "weight"];
+
+/// `whole`: within a list that is one whole.
+fn compare<T: Serialize + ?Sized>(field: &str, there: &T, wanted: &Value, whole: bool) -> bool {
+    wanted.is_null() || there.serialize(Beside { field, wanted, whole }).is_ok()
 }
 
 /// What is wanted, beside the value that is being serialized.
 struct Beside<'w> {
     field: &'w str,
     wanted: &'w Value,
+    whole: bool,
 }
 
 /// Something that is wanted is not there; ends the walk.
@@ -50,6 +60,7 @@ impl ser::Error for Differs {
 /// The fields of an object of which some are wanted.
 struct Fields<'w> {
     wanted: &'w Map<String, Value>,
+    whole: bool,
     found: usize,
     /// The key whose value comes next.
     key: String,
@@ -57,14 +68,20 @@ struct Fields<'w> {
 
 impl Fields<'_> {
     fn field<T: Serialize + ?Sized>(&mut self, name: &str, there: &T) -> Outcome {
-        let Some(wanted) = self.wanted.get(name) else { return Ok(()) };
+        let Some(wanted) = self.wanted.get(name) else {
+            return same(!self.whole || FILLED_IN.contains(&name) || is_nothing(there));
+        };
         self.found += 1;
-        same(contains(name, there, wanted))
+        same(compare(name, there, wanted, self.whole))
     }
 
     fn finish(self) -> Outcome {
         same(self.found == self.wanted.len())
     }
+}
+
+fn is_nothing<T: Serialize + ?Sized>(there: &T) -> bool {
+    serde_json::to_value(there).is_ok_and(|there| there.is_null())
 }
 
 /// The items of a list.
@@ -82,7 +99,7 @@ impl Items<'_> {
                 items.retain(|wanted| !contains("", there, wanted));
                 Ok(())
             }
-            Self::InOrder(items) => same(items.next().is_some_and(|wanted| contains("", there, wanted))),
+            Self::InOrder(items) => same(items.next().is_some_and(|wanted| compare("", there, wanted, true))),
         }
     }
 
@@ -212,7 +229,7 @@ impl<'w> Serializer for Beside<'w> {
         if self.field == "matchLabels" && length != Some(wanted.len()) {
             return Err(Differs);
         }
-        Ok(Fields { wanted, found: 0, key: String::new() })
+        Ok(Fields { wanted, whole: self.whole, found: 0, key: String::new() })
     }
 
     fn serialize_struct(self, _: &'static str, length: usize) -> Result<Fields<'w>, Differs> {
@@ -315,19 +332,38 @@ mod tests {
         }
     }
 
+    #[test]
+    fn of_a_list_that_is_one_whole_nothing_has_more_than_servers_fill_in() {
+        let wanted = json!({"rules": [{"backendRefs": [{"name": "web", "port": 1}]}]});
+        let there = |backend: Value, rule: Value| {
+            let mut rule = rule;
+            rule["backendRefs"] = json!([backend]);
+            json!({ "rules": [rule], "more": 1 })
+        };
+        let filled = there(json!({"name": "web", "port": 1, "weight": 1, "group": ""}), json!({"matches": []}));
+        assert!(contains("spec", &filled, &wanted));
+        let elsewhere = there(json!({"name": "web", "port": 1, "namespace": "other"}), json!({}));
+        let filtered = there(json!({"name": "web", "port": 1}), json!({"filters": []}));
+        assert!(!contains("spec", &elsewhere, &wanted) && !contains("spec", &filtered, &wanted));
+    }
+
     /// The definition, by whole copies.
-    fn by_copies(field: &str, there: &Value, wanted: &Value) -> bool {
+    fn by_copies(field: &str, there: &Value, wanted: &Value, whole: bool) -> bool {
         match (there, wanted, list_key(field)) {
             (_, Value::Null, _) => true,
             (Value::Object(there), Value::Object(wanted), _) => {
-                wanted.iter().all(|(name, wanted)| there.get(name).is_some_and(|there| by_copies(name, there, wanted)))
+                let more = |(name, value): (&String, &Value)| !wanted.contains_key(name) && !value.is_null();
+                let is_there = |(name, wanted): (&String, &Value)| {
+                    there.get(name).is_some_and(|there| by_copies(name, there, wanted, whole))
+                };
+                wanted.iter().all(is_there) && !(whole && there.iter().any(more))
             }
             (Value::Array(there), Value::Array(wanted), Some(_)) => {
-                wanted.iter().all(|wanted| there.iter().any(|there| by_copies("", there, wanted)))
+                wanted.iter().all(|wanted| there.iter().any(|there| by_copies("", there, wanted, false)))
             }
             (Value::Array(there), Value::Array(wanted), None) => {
                 there.len() == wanted.len()
-                    && there.iter().zip(wanted).all(|(there, wanted)| by_copies("", there, wanted))
+                    && there.iter().zip(wanted).all(|(there, wanted)| by_copies("", there, wanted, true))
             }
             _ => there == wanted,
         }
@@ -355,7 +391,7 @@ mod tests {
         #[test]
         fn is_what_its_definition_says(there in values(), wanted in values()) {
             for wanted in [&wanted, &there] {
-                prop_assert_eq!(contains("a", &there, wanted), by_copies("a", &there, wanted));
+                prop_assert_eq!(contains("a", &there, wanted), by_copies("a", &there, wanted, false));
             }
         }
     }

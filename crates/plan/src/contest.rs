@@ -4,18 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_api::gateways::{GatewayListeners, GatewayListenersAllowedRoutesNamespacesFrom as AllowedFrom};
 use gateway_api::httproutes::{HttpRoute, HttpRouteParentRefs};
+use gateway_api::listenersets::ListenerSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use portreeve_api::names::GATEWAY_API_GROUP;
-use portreeve_api::names::{labels, nebari_app as derived};
+use portreeve_api::names::labels;
 use portreeve_api::nebari_app::GatewayChoice;
 use portreeve_names::{HostPattern, Hostname};
 
 use crate::acknowledgement::{Parent, http_route_statuses, route};
-use crate::claim::{GatewayName, OwnerKind};
+use crate::claim::GatewayName;
 use crate::condition::Reason;
-use crate::object::{Kind, Live, Maker};
+use crate::gateway::SharedGateway;
+use crate::object::{Key, Kind, Live, Maker};
 use crate::selector::selects;
 use crate::view::View;
+use crate::wanted::Wanted;
 use crate::world::World;
 
 /// A listener of a Gateway that has no host name and takes routes of every namespace: whoever may create a route there
@@ -47,10 +50,19 @@ pub fn listeners_open_to_all(world: &World) -> Vec<OpenListener> {
     open
 }
 
-/// What routes that Portreeve did not make claim on the shared Gateways.
+/// What routes and listeners that Portreeve did not make claim on the shared Gateways.
 #[derive(Default)]
 pub(crate) struct Contests<'a> {
     by_hosts: BTreeMap<HostPattern, Vec<Contest<'a>>>,
+    listeners: BTreeMap<HostPattern, Vec<ForeignListener<'a>>>,
+}
+
+/// A listener that a ListenerSet of somebody else adds to a shared Gateway.
+pub(crate) struct ForeignListener<'a> {
+    set: &'a ListenerSet,
+    pub(crate) gateway: GatewayName,
+    pub(crate) port: i32,
+    pub(crate) hosts: HostPattern,
 }
 
 /// A route on a listener.
@@ -68,23 +80,28 @@ pub(crate) fn is_solver(metadata: &ObjectMeta) -> bool {
     labels.and_then(|labels| labels.get(labels::HTTP01_SOLVER)).is_some_and(|value| value == labels::TRUE)
 }
 
-/// Whether Portreeve made a route, or is about to take it over from the former operator: that has the same name.
-fn is_ours(route: &HttpRoute) -> bool {
-    let live = Live::HttpRoute(route);
-    let controllers = route.metadata.owner_references.iter().flatten().filter(|owner| owner.controller == Some(true));
-    let mut names = controllers.flat_map(|app| [derived::http_route(&app.name), derived::public_http_route(&app.name)]);
-    let is_of_app = matches!(live.maker(), Maker::Uid(OwnerKind::NebariApp, _));
-    live.is_made() || is_of_app && names.any(|name| route.metadata.name.as_ref() == Some(&name))
+/// Whether Portreeve wants an object to be as it makes it, or is about to remove it. An owner reference proves nothing:
+/// whoever may create routes can write one.
+fn is_ours(live: Live<'_>, wanted: &Wanted<'_, '_>) -> bool {
+    let metadata = live.metadata();
+    let (namespace, name) =
+        (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
+    wanted.is_wanted(&Key::new(live.kind(), namespace, name)) || live.is_made()
 }
 
 impl<'a> Contests<'a> {
-    pub(crate) fn of(view: &View<'a>) -> Self {
+    pub(crate) fn of(view: &View<'a>, wanted: &Wanted<'_, '_>) -> Self {
         let mut contests = Self::default();
+        for set in view.world.listener_sets.iter().filter(|set| !is_ours(Live::ListenerSet(set), wanted)) {
+            for listener in listeners_of(view, set) {
+                contests.listeners.entry(listener.hosts.clone()).or_default().push(listener);
+            }
+        }
         for route in &view.world.http_routes {
             // A route without a name takes what is left, and claims nothing.
             let names = route.spec.hostnames.iter().flatten().filter_map(|name| HostPattern::parse(name).ok());
             let names: Vec<HostPattern> = names.collect();
-            if names.is_empty() || is_ours(route) {
+            if names.is_empty() || is_ours(Live::HttpRoute(route), wanted) {
                 continue;
             }
             for contest in attachments(view, route) {
@@ -98,11 +115,38 @@ impl<'a> Contests<'a> {
 
     /// Those that claim a name, or all names around it.
     pub(crate) fn over(&self, name: &Hostname) -> impl Iterator<Item = (&HostPattern, &Contest<'a>)> {
-        let suffixes = std::iter::successors(parent(name), parent).map(HostPattern::Wildcard);
-        let patterns = std::iter::once(HostPattern::Exact(name.clone())).chain(suffixes);
-        let found = patterns.filter_map(|pattern| self.by_hosts.get_key_value(&pattern));
+        let found = patterns_over(name).filter_map(|pattern| self.by_hosts.get_key_value(&pattern));
         found.flat_map(|(hosts, contests)| contests.iter().map(move |contest| (hosts, contest)))
     }
+
+    /// The listeners whose host name is this one, or a wildcard around it.
+    pub(crate) fn listeners_over(&self, name: &Hostname) -> impl Iterator<Item = &ForeignListener<'a>> {
+        patterns_over(name).filter_map(|pattern| self.listeners.get(&pattern)).flatten()
+    }
+}
+
+/// A name, and every wildcard around it.
+fn patterns_over(name: &Hostname) -> impl Iterator<Item = HostPattern> {
+    let suffixes = std::iter::successors(parent(name), parent).map(HostPattern::Wildcard);
+    std::iter::once(HostPattern::Exact(name.clone())).chain(suffixes)
+}
+
+/// The listeners by name that a ListenerSet adds to a shared Gateway, if that admits it.
+fn listeners_of<'a>(view: &View<'a>, set: &'a ListenerSet) -> Vec<ForeignListener<'a>> {
+    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+    let parent = &set.spec.parent_ref;
+    let gateway = GatewayName::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name);
+    let admits = |shared: SharedGateway<'_>| shared.admits_listener_sets_of(view, namespace);
+    if !is_shared(&gateway) || !view.gateway(&gateway).is_some_and(admits) {
+        return Vec::new();
+    }
+    let told_apart = set.spec.listeners.iter().filter(|one| matches!(one.protocol.as_str(), "HTTP" | "HTTPS" | "TLS"));
+    let named = told_apart.filter_map(|one| Some((one.port, HostPattern::parse(one.hostname.as_deref()?).ok()?)));
+    named.map(|(port, hosts)| ForeignListener { set, gateway: gateway.clone(), port, hosts }).collect()
+}
+
+fn is_shared(gateway: &GatewayName) -> bool {
+    [GatewayChoice::Public, GatewayChoice::Internal].map(GatewayName::of_app).contains(gateway)
 }
 
 fn parent(name: &Hostname) -> Option<Hostname> {
@@ -117,8 +161,7 @@ fn attachments<'a>(view: &View<'a>, route: &'a HttpRoute) -> Vec<Contest<'a>> {
         let is_gateway = parent.kind.as_deref().is_none_or(|kind| kind == Kind::Gateway.as_str())
             && parent.group.as_deref().is_none_or(|group| group == GATEWAY_API_GROUP);
         let gateway = GatewayName::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name);
-        let shared = [GatewayChoice::Public, GatewayChoice::Internal].map(GatewayName::of_app).contains(&gateway);
-        let Some(object) = view.gateway(&gateway).filter(|_| is_gateway && shared) else { continue };
+        let Some(object) = view.gateway(&gateway).filter(|_| is_gateway && is_shared(&gateway)) else { continue };
         let named = |listener: &&GatewayListeners| {
             parent.section_name.as_ref().is_none_or(|section| *section == listener.name)
                 && parent.port.is_none_or(|port| port == listener.port)
@@ -155,6 +198,18 @@ fn takes_routes_of(view: &View<'_>, gateway: &GatewayName, listener: &GatewayLis
                 selects(selector.match_labels.as_ref(), requirements, label)
             })
         }
+    }
+}
+
+impl ForeignListener<'_> {
+    /// `Namespace/name` of the ListenerSet.
+    pub(crate) fn name(&self) -> String {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        format!("{}/{}", text(&self.set.metadata.namespace), text(&self.set.metadata.name))
+    }
+
+    pub(crate) fn is_in(&self, namespace: &str) -> bool {
+        self.set.metadata.namespace.as_deref() == Some(namespace)
     }
 }
 

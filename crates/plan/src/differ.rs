@@ -23,7 +23,8 @@ pub(crate) fn differ(live: Option<Live<'_>>, body: &Value) -> Drift {
     let spec_differs = !live.spec_contains(&body["spec"]);
     let data_differs = !live.data_contains(&body["data"]);
     let metadata_differs = !contains("metadata", metadata, &body["metadata"]);
-    let must_go = owned_by_us(metadata.managed_fields.as_deref()).any(|fields| goes_beyond(fields, body));
+    let mut ours = owned_by_us(metadata.managed_fields.as_deref());
+    let must_go = ours.any(|fields| goes_beyond(fields, body));
     Drift {
         due: spec_differs || data_differs || metadata_differs || must_go,
         generation: metadata.generation.unwrap_or_default() + i64::from(spec_differs),

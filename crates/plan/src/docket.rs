@@ -5,7 +5,7 @@ use portreeve_api::Time;
 use portreeve_names::HostPattern;
 
 use crate::arbitrate::{Rooms, arbitrate};
-use crate::claim::{Claim, GatewayName, Incumbency, Verdict};
+use crate::claim::{Claim, GatewayName, Incumbency, OwnerKind, Verdict};
 use crate::condition::{Finding, Reason};
 use crate::world::Zone;
 
@@ -43,6 +43,13 @@ impl Judgement {
     /// Whether the owner may have the place that it claimed.
     pub(crate) fn is_granted(&self, claim: usize) -> bool {
         self.verdicts[claim] == Verdict::Granted && self.claims[claim].seat.is_some()
+    }
+
+    /// Whether a name is another owner's than those of `group`, or under a wildcard of theirs.
+    pub(crate) fn is_of_another(&self, name: &HostPattern, group: (OwnerKind, &str)) -> bool {
+        let held = self.claims.iter().zip(&self.verdicts).filter(|(_, verdict)| verdict.holds_name());
+        held.map(|(claim, _)| claim)
+            .any(|claim| claim.hosts != HostPattern::Any && claim.hosts.covers(name) && claim.owner.group() != group)
     }
 
     /// Why a claim is refused. Who holds a name or a port is told only within one namespace.

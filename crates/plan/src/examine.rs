@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use portreeve_api::names::nebari_app::https_listener;
 use portreeve_api::names::{self, labels};
 use serde::Serialize;
 
+use crate::app::is_legacy_entry;
 use crate::claim::GatewayName;
 use crate::contest::listeners_open_to_all;
 use crate::gateway::SharedGateway;
@@ -51,8 +53,9 @@ pub fn examine(world: &World) -> Vec<Advice> {
     found.extend(present().filter_map(|(name, gateway)| closed_gateway(&view, name, gateway)));
     found.extend(open_listeners(world));
     found.extend(issuer(&view));
-    let legacy: Vec<_> = present().filter_map(|(name, gateway)| legacy_entries(world, name, gateway)).collect();
-    found.extend(envoy_gateway(world, !legacy.is_empty()));
+    let legacy: Vec<_> = present().flat_map(|(name, gateway)| legacy_entries(&view, name, gateway)).collect();
+    let blocks_migration = world.config.legacy_listeners == LegacyListeners::Migrate && !legacy.is_empty();
+    found.extend(envoy_gateway(world, blocks_migration));
     found.extend(legacy);
     found.sort();
     found
@@ -193,30 +196,38 @@ fn issuer(view: &View<'_>) -> Option<Advice> {
     Some(Advice::new(Severity::Required, subject, finding, action))
 }
 
-/// How the names begin that the former operator gave listeners (`names::nebari_app::https_listener`).
-const LEGACY: &str = "tls-";
-
-/// What the former operator has left on a Gateway.
-fn legacy_entries(world: &World, name: &GatewayName, gateway: SharedGateway<'_>) -> Option<Advice> {
-    let names = gateway.object.spec.listeners.iter().map(|listener| listener.name.as_str());
-    let entries: Vec<_> = names.filter(|name| name.starts_with(LEGACY)).collect();
-    if entries.is_empty() {
-        return None;
-    }
-    let finding = format!("it has listeners of the former operator: {}", entries.join(", "));
-    let action = match world.config.legacy_listeners {
+/// What the former operator has left on a Gateway: listeners that serve apps, and those of apps that are gone.
+fn legacy_entries(view: &View<'_>, name: &GatewayName, gateway: SharedGateway<'_>) -> Vec<Advice> {
+    let apps: BTreeSet<String> = view
+        .world
+        .apps
+        .iter()
+        .filter_map(|app| Some(https_listener(app.metadata.name.as_deref()?, app.metadata.namespace.as_deref()?)))
+        .collect();
+    let entries = gateway.object.spec.listeners.iter().filter(|listener| is_legacy_entry(listener));
+    let (serving, left): (Vec<_>, Vec<_>) =
+        entries.map(|listener| listener.name.as_str()).partition(|name| apps.contains(*name));
+    let of_apps = match view.world.config.legacy_listeners {
         LegacyListeners::Keep => "they go on serving; to move their apps, set --migrate-legacy-listeners",
         LegacyListeners::Migrate | LegacyListeners::Force => {
             "they go as their apps move; TLSReady of each app says what it waits for"
         }
     };
-    Some(Advice::new(Severity::Advised, format!("Gateway {name}"), finding, action))
+    let groups = [
+        (serving, "listeners of the former operator", of_apps),
+        (left, "listeners of the former operator for apps that are gone", "remove them from spec.listeners"),
+    ];
+    let advice = |(entries, what, action): (Vec<&str>, &str, &str)| {
+        let finding = format!("it has {what}: {}", entries.join(", "));
+        Advice::new(Severity::Advised, format!("Gateway {name}"), finding, action)
+    };
+    groups.into_iter().filter(|(entries, ..)| !entries.is_empty()).map(advice).collect()
 }
 
-fn envoy_gateway(world: &World, has_legacy: bool) -> Option<Advice> {
+fn envoy_gateway(world: &World, blocks_migration: bool) -> Option<Advice> {
     let wanted = EnvoyGatewayVersion::KEEPS_ROUTES;
     let version = world.envoy_gateway().filter(|version| *version < wanted)?;
     let finding = format!("version {version} drops the routes of listeners that have the same port and host name");
-    let severity = if has_legacy { Severity::Required } else { Severity::Advised };
+    let severity = if blocks_migration { Severity::Required } else { Severity::Advised };
     Some(Advice::new(severity, "Envoy Gateway", finding, format!("upgrade it to {wanted} or later")))
 }

@@ -54,5 +54,5 @@ pub use steps::plan;
 pub use tenancy::{DialResult, DnsServers, GatewayTemplate, Placement, TenantApi, TenantApps, TenantIsolation};
 pub use world::{
     Absent, Config, DataPlane, EnvoyGatewayVersion, FluxCharts, LegacyListeners, Provisioner, Served, TlsRouteVersion,
-    World, Zone,
+    Unreadable, World, Zone,
 };

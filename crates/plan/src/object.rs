@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
-use portreeve_api::names::{labels, nebari_app as derived};
+use portreeve_api::names::{labels, nebari_app as derived, tenant};
 use portreeve_api::{Certificate, HelmRelease, HelmRepository, NebariApp, OciRepository, SecurityPolicy, Tenant};
 use serde_json::Value;
 
@@ -190,6 +190,26 @@ impl Key {
 }
 
 impl<'a> Live<'a> {
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::Namespace(_) => Kind::Namespace,
+            Self::ResourceQuota(_) => Kind::ResourceQuota,
+            Self::LimitRange(_) => Kind::LimitRange,
+            Self::ConfigMap(_) => Kind::ConfigMap,
+            Self::NetworkPolicy(_) => Kind::NetworkPolicy,
+            Self::ReferenceGrant(_) => Kind::ReferenceGrant,
+            Self::Certificate(_) => Kind::Certificate,
+            Self::SecurityPolicy(_) => Kind::SecurityPolicy,
+            Self::ListenerSet(_) => Kind::ListenerSet,
+            Self::Gateway(_) => Kind::Gateway,
+            Self::HttpRoute(_) => Kind::HttpRoute,
+            Self::TlsRoute(_) => Kind::TlsRoute,
+            Self::OciRepository(_) => Kind::OciRepository,
+            Self::HelmRepository(_) => Kind::HelmRepository,
+            Self::HelmRelease(_) => Kind::HelmRelease,
+        }
+    }
+
     pub(crate) fn metadata(self) -> &'a ObjectMeta {
         match self {
             Self::Namespace(object) => &object.metadata,
@@ -283,13 +303,7 @@ impl<'a> Live<'a> {
 
     /// Who made this object.
     pub(crate) fn maker(self) -> Maker<'a> {
-        let metadata = self.metadata();
-        match metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true)) {
-            Some(owner) if is_a::<NebariApp>(owner) => Maker::Uid(OwnerKind::NebariApp, &owner.uid),
-            Some(owner) if is_a::<Tenant>(owner) => Maker::Uid(OwnerKind::Tenant, &owner.uid),
-            Some(_) => Maker::Foreign,
-            None => maker_by_labels(metadata, matches!(self, Self::NetworkPolicy(_) | Self::ReferenceGrant(_))),
-        }
+        maker_of(self.kind(), self.metadata())
     }
 
     /// Whether Portreeve, or an operator that it replaces, has made this object for an app or a tenant.
@@ -300,6 +314,16 @@ impl<'a> Live<'a> {
             Maker::AppLabel(..) | Maker::TenantLabel(_) => true,
             Maker::Foreign => false,
         }
+    }
+}
+
+/// Who made an object, by its metadata.
+pub(crate) fn maker_of(kind: Kind, metadata: &ObjectMeta) -> Maker<'_> {
+    match metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true)) {
+        Some(owner) if is_a::<NebariApp>(owner) => Maker::Uid(OwnerKind::NebariApp, &owner.uid),
+        Some(owner) if is_a::<Tenant>(owner) => Maker::Uid(OwnerKind::Tenant, &owner.uid),
+        Some(_) => Maker::Foreign,
+        None => maker_by_labels(kind, metadata),
     }
 }
 
@@ -333,8 +357,34 @@ fn is_a<K: Resource<DynamicType = ()>>(owner: &OwnerReference) -> bool {
     owner.kind == K::kind(&()) && group == K::group(&())
 }
 
-/// `travels`: whether apps have objects of this kind outside their own namespaces.
-fn maker_by_labels(metadata: &ObjectMeta, travels: bool) -> Maker<'_> {
+/// Labels alone prove little, since people copy them: Portreeve must have applied the object, or it must have the name that
+/// the former operators gave to theirs.
+fn maker_by_labels(kind: Kind, metadata: &ObjectMeta) -> Maker<'_> {
+    match maker_that_labels_name(kind, metadata) {
+        maker if kind == Kind::Namespace => maker,
+        maker if owned_by_us(metadata.managed_fields.as_deref()).next().is_some() => maker,
+        maker if has_name_of_contract(kind, metadata, &maker) => maker,
+        _ => Maker::Foreign,
+    }
+}
+
+fn has_name_of_contract(kind: Kind, metadata: &ObjectMeta, maker: &Maker<'_>) -> bool {
+    let names = match (kind, maker) {
+        (Kind::HttpRoute, Maker::AppLabel(_, app)) => vec![derived::http_route(app), derived::public_http_route(app)],
+        (Kind::Certificate, Maker::AppLabel(namespace, app)) => vec![derived::certificate(app, namespace)],
+        (Kind::TlsRoute, Maker::TenantLabel(name)) => vec![tenant::api_tls_route(name)],
+        (Kind::ReferenceGrant, Maker::TenantLabel(_)) => vec![tenant::API_REFERENCE_GRANT.to_owned()],
+        (Kind::Certificate, Maker::TenantLabel(name)) => vec![tenant::apps_certificate(name)],
+        (Kind::ResourceQuota, Maker::TenantLabel(name)) => vec![format!("{name}-quota")],
+        (Kind::LimitRange, Maker::TenantLabel(name)) => vec![format!("{name}-limits")],
+        _ => Vec::new(),
+    };
+    metadata.name.as_ref().is_some_and(|name| names.contains(name))
+}
+
+fn maker_that_labels_name(kind: Kind, metadata: &ObjectMeta) -> Maker<'_> {
+    // Apps have objects of these kinds outside their own namespaces.
+    let travels = matches!(kind, Kind::NetworkPolicy | Kind::ReferenceGrant);
     let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
     let here = metadata.namespace.as_deref().unwrap_or_default();
     let home = label(labels::NEBARI_APP_NAMESPACE).unwrap_or(here);

@@ -18,13 +18,15 @@ use crate::world::World;
 pub fn plan(world: &World) -> Plan {
     let view = View::new(world);
     let (cases, judgement) = lower_and_arbitrate(&view);
-    let (wanted, made) = render(&view, &cases, &judgement);
+    let (mut wanted, made) = render(&view, &cases, &judgement);
     let gone = prune(&view, &wanted, &cases.staying());
-    let contests = Contests::of(&view);
+    let contests = Contests::of(&view, &wanted);
     let settled = Settled { view: &view, judgement: &judgement, wanted: &wanted, contests: &contests };
     let mut plan = status(&settled, &cases, &made);
     let farewells = farewells(&settled, &cases, &made);
     plan.guard = cases.unguarded(world);
+    let (strays, told): (Vec<_>, Vec<_>) = wanted.take_strays().into_iter().unzip();
+    plan.events.extend(told);
     plan.apply = wanted.applies();
     plan.copies = cases.copies(&judgement);
     plan.delete = gone.iter().map(|(key, _)| key.object_ref(api_version(key.kind, world))).collect();
@@ -32,7 +34,10 @@ pub fn plan(world: &World) -> Plan {
     let leaving = cases.leaving();
     let released = released(&gone, &leaving).into_iter().map(OwnerIdentity::object_ref);
     plan.release = released.filter(|owner| !farewells.contains_key(owner)).collect();
+    let leave = |case: &&AppCase<'_>| plan.release.contains(&case.app.identity().object_ref());
+    plan.events.extend(cases.apps.iter().filter(leave).filter_map(|case| app::left_behind(&view, &case.app)));
     plan.patches = app::removal(farewells.into_values().flat_map(|one| one.entries).collect());
+    plan.patches.extend(strays);
     plan
 }
 

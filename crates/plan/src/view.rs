@@ -11,6 +11,7 @@ use gateway_api::tlsroutes::TlsRoute;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota, Secret, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use portreeve_api::names::{self, labels};
 use portreeve_api::{
@@ -21,7 +22,8 @@ use crate::claim::{GatewayName, OwnerKind};
 use crate::gateway::{SharedGateway, gateways_behind};
 use crate::isolation::Isolation;
 use crate::object::{Key, Kind, Live, Maker};
-use crate::world::World;
+use crate::output::ObjectRef;
+use crate::world::{Unreadable, World};
 
 type ByName<'a, T> = HashMap<(&'a str, &'a str), &'a T>;
 
@@ -54,6 +56,8 @@ pub(crate) struct View<'a> {
     /// The first Service of each Gateway's data plane; both by namespace and name.
     data_planes: HashMap<(&'a str, &'a str), (&'a str, &'a str)>,
     network_policies: ByName<'a, NetworkPolicy>,
+    /// By kind, namespace and name.
+    unreadable: HashMap<(&'a str, &'a str, &'a str), &'a ObjectMeta>,
     ingress_routes_in: HashMap<&'a str, Vec<&'a IngressRouteTcp>>,
     /// What NetworkPolicies isolate.
     pub(crate) isolation: Isolation,
@@ -91,6 +95,7 @@ impl<'a> View<'a> {
             policies_in: by_namespace(&world.security_policies),
             data_planes: data_planes(world),
             network_policies: by_name(&world.network_policies),
+            unreadable: unreadable(world),
             ingress_routes_in: by_namespace(&world.ingress_routes_tcp),
             isolation: Isolation::of(world),
             answering: answering(world),
@@ -250,6 +255,16 @@ impl<'a> View<'a> {
         }
     }
 
+    /// What is known of an object that is there and cannot be read.
+    pub(crate) fn unreadable(&self, key: &Key) -> Option<&'a ObjectMeta> {
+        self.unreadable.get(&(key.kind.as_str(), &*key.namespace, &*key.name)).copied()
+    }
+
+    /// Why the API server refused an object when it was applied last, if it did.
+    pub(crate) fn refused(&self, object: &ObjectRef) -> Option<&'a str> {
+        self.world.refused.get(object).map(String::as_str)
+    }
+
     /// All objects of the kinds that Portreeve makes; Gateways are never made.
     pub(crate) fn all_live(&self) -> impl Iterator<Item = (Kind, Live<'a>)> {
         let world = self.world;
@@ -298,6 +313,14 @@ fn all_provisioned(world: &World) -> impl Iterator<Item = (Kind, Live<'_>)> {
         world.helm_repositories.iter().map(|object| (Kind::HelmRepository, Live::HelmRepository(object)));
     let releases = world.helm_releases_flux.iter().map(|object| (Kind::HelmRelease, Live::HelmRelease(object)));
     quotas.chain(limits).chain(config_maps).chain(charts).chain(repositories).chain(releases)
+}
+
+fn unreadable(world: &World) -> HashMap<(&str, &str, &str), &ObjectMeta> {
+    let all = world.unreadable.iter().map(|Unreadable { kind, metadata }| {
+        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+        ((kind.as_str(), namespace.unwrap_or_default(), name.unwrap_or_default()), metadata)
+    });
+    all.collect()
 }
 
 pub(crate) fn name_of<T: Resource>(object: &T) -> (&str, &str) {

@@ -10,6 +10,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use portreeve_api::{
     AdminNetworkPolicy, Certificate, Claim, ClusterIssuer, ClusterNetworkPolicy, DnsEndpoint, HelmRelease,
     HelmRepository, IngressRouteTcp, NebariApp, OciRepository, SecurityPolicy, Tenant, names,
@@ -17,6 +18,7 @@ use portreeve_api::{
 use portreeve_names::HostPattern;
 
 use crate::claim::{GatewayName, Owner};
+use crate::output::ObjectRef;
 use crate::tenancy::{DialResult, TenantApi, TenantApps, TenantIsolation};
 
 /// Everything that a decision may depend on. Shared, so that a snapshot of a cluster costs no copies.
@@ -89,6 +91,10 @@ pub struct World {
     /// By namespace and name, releases for which [`crate::ReleaseStep`] failed last, and what the Helm client said. The
     /// text has no times or counts.
     pub failed_releases: BTreeMap<(String, String), String>,
+    /// Objects that are there and cannot be read, of the kinds that Portreeve writes.
+    pub unreadable: Vec<Unreadable>,
+    /// Objects that the API server refused when they were applied last, and its words.
+    pub refused: BTreeMap<ObjectRef, String>,
     /// Ports that the shell dialled in vain, and why; nothing where it cannot dial. The text has no times or counts.
     pub failed_dials: BTreeMap<(GatewayName, u16), String>,
     /// All DNSEndpoints of external-dns; none where the cluster does not know that kind.
@@ -109,6 +115,15 @@ pub struct World {
     /// that is refused is noted here and left out of what follows. It forgets a note when the Tenant or the part of the
     /// Gateway that is not Portreeve's changes, and after ten minutes at the latest.
     pub rejected_entries: BTreeMap<(GatewayName, String), String>,
+}
+
+/// An object of which only its metadata can be read: it is not as its kind was when this program was built.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unreadable {
+    /// Its kind.
+    pub kind: String,
+    /// Its metadata.
+    pub metadata: ObjectMeta,
 }
 
 /// An owner that is on record but cannot be read.

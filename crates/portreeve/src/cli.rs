@@ -4,6 +4,7 @@
 
 mod cluster;
 mod controller;
+mod data_plane;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -15,8 +15,8 @@ pub fn start(command: &Command) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         // What libraries have to say about each request is for RUST_LOG; what fails a watch, the controller says itself.
         EnvFilter::new(match level {
-            "debug" => "info,kube_runtime=error,portreeve=debug,portreeve_controller=debug",
-            "info" => "info,kube_runtime=error",
+            "debug" => "info,kube_runtime=error,kube_client=off,portreeve=debug,portreeve_controller=debug",
+            "info" => "info,kube_runtime=error,kube_client=off",
             level => level,
         })
     });

@@ -21,10 +21,17 @@ pub(crate) use secure::TlsListener;
 pub use secure::{CertificateSource, NoCertificate};
 
 /// Whether everything is known that decisions need.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Readiness {
     /// What is not known yet, and why.
     pub(crate) missing: Vec<String>,
+}
+
+impl Default for Readiness {
+    /// Before anything is known.
+    fn default() -> Self {
+        Self { missing: vec!["the controller has only just started".to_owned()] }
+    }
 }
 
 /// Binds an address as the operators that Portreeve replaces write it: `:8081` is every address.
@@ -39,10 +46,16 @@ pub(crate) async fn bind(address: &str) -> io::Result<TcpListener> {
     }
 }
 
-/// `/healthz` and `/readyz`.
-pub(crate) async fn serve_probes(listener: TcpListener, readiness: watch::Receiver<Readiness>) {
+/// `/healthz` and `/readyz`. A replica that waits for its turn is ready; one that cannot even ask for it is not.
+pub(crate) async fn serve_probes(
+    listener: TcpListener,
+    readiness: watch::Receiver<Readiness>,
+    lease_failure: watch::Receiver<Option<String>>,
+) {
     let ready = get(async move || {
-        let missing = readiness.borrow().missing.join("\n");
+        let mut missing = readiness.borrow().missing.clone();
+        missing.extend(lease_failure.borrow().clone());
+        let missing = missing.join("\n");
         if missing.is_empty() { (StatusCode::OK, "ok".to_owned()) } else { (StatusCode::SERVICE_UNAVAILABLE, missing) }
     });
     let router = Router::new().route("/healthz", get(async || "ok")).route("/readyz", ready);

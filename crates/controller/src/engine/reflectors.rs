@@ -98,8 +98,7 @@ impl Reflectors {
                 if self.secrets.get(&key).is_none_or(|running| running.number != number) {
                     return false;
                 }
-                let name = format!("secret {}/{}", key.namespace, key.name);
-                self.hear(name, said, Some(cache.named_secret_mut(&key)))
+                self.hear(secret_watch(&key), said, Some(cache.named_secret_mut(&key)))
             }
         }
     }
@@ -116,10 +115,9 @@ impl Reflectors {
         }
     }
 
-    /// Whether everything is known that decisions need. Without the kind of apps there is nothing to decide.
+    /// Whether everything is known that decisions need.
     pub(super) fn knows_all(&self, cache: &Cache) -> bool {
-        let has_owners = [KindName::NebariApp, KindName::Tenant].iter().any(|kind| cache.store(*kind).is_some());
-        self.knows_definitions && has_owners && cache.stores().all(|(_, store)| store.is_synced)
+        self.missing(cache).is_empty()
     }
 
     /// What decisions are told of what is served.
@@ -129,14 +127,26 @@ impl Reflectors {
 
     /// What is not known yet, and why.
     pub(super) fn missing(&self, cache: &Cache) -> Vec<String> {
+        if !self.knows_definitions {
+            return vec![self.explain(DEFINITIONS)];
+        }
+        let owners = [KindName::NebariApp, KindName::Tenant];
+        if owners.iter().all(|kind| cache.store(*kind).is_none()) {
+            // Without their kinds there is nothing to decide.
+            let owners = owners.map(|kind| Kind::of(kind).definition()).join(" nor ");
+            return vec![format!("the API server has neither {owners}: install the definitions (`charts/portreeve`)")];
+        }
         let unknown = cache.stores().filter(|(_, store)| !store.is_synced);
-        let unknown = unknown.map(|(kind, _)| Kind::of(kind).label());
-        let definitions = (!self.knows_definitions).then(|| DEFINITIONS.to_owned());
-        let explain = |name: String| match self.troubles.get(&name) {
+        let kinds = unknown.map(|(kind, _)| self.explain(&Kind::of(kind).label()));
+        let secrets = self.secrets.keys().filter(|key| !cache.knows_named_secret(key));
+        kinds.chain(secrets.map(|key| self.explain(&secret_watch(key)))).collect()
+    }
+
+    fn explain(&self, name: &str) -> String {
+        match self.troubles.get(name) {
             Some(trouble) => format!("{name}: {}", describe(trouble)),
             None => format!("{name}: the first list has not arrived yet"),
-        };
-        definitions.into_iter().chain(unknown).map(explain).collect()
+        }
     }
 
     /// Takes in a definition; returns whether other watches may be needed now.
@@ -201,12 +211,14 @@ impl Reflectors {
 
     /// Watches exactly those Secrets one by one that owners name.
     fn adjust_secrets(&mut self, cache: &mut Cache, tasks: &mut Tasks) {
-        let needed = secrets::needed(cache);
+        let watched = self.secrets.keys().cloned().collect();
+        let needed = secrets::needed(cache, &watched);
         self.secrets.retain(|key, running| {
             let stays = needed.contains(key);
             if !stays {
                 running.handle.abort();
                 cache.drop_named_secret(key);
+                self.troubles.remove(&secret_watch(key));
             }
             stays
         });
@@ -221,12 +233,11 @@ impl Reflectors {
         self.watches += 1;
         let (number, sender, kind) = (self.watches, self.sender.clone(), Kind::of(KindName::Secret));
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &key.namespace, &kind.resource("v1"));
-        let name = format!("secret {}/{}", key.namespace, key.name);
         let selection = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
         let named = key.clone();
         let say =
             move |event: Result<_, _>| Input::Secret(named.clone(), number, event.map(|event| change(kind, event)));
-        let handle = tasks.spawn(name, follow(api, selection, sender, say));
+        let handle = tasks.spawn(secret_watch(&key), follow(api, selection, sender, say));
         self.secrets.insert(key, Running { number, handle });
     }
 
@@ -257,6 +268,11 @@ impl Reflectors {
     fn has_failures(&self) -> bool {
         self.troubles.values().any(|trouble| matches!(trouble, Trouble::Failed(_)))
     }
+}
+
+/// The name of the watch of one Secret.
+fn secret_watch(key: &Key) -> String {
+    format!("secret {}/{}", key.namespace, key.name)
 }
 
 fn describe(trouble: &Trouble) -> String {

@@ -24,6 +24,7 @@ impl Engine {
         let mut world =
             gather(&self.cache, &self.setup.config, self.reflectors.served(&self.cache), (self.setup.clock)());
         Dialled::tell(self.dialled.borrow().as_ref(), &mut world);
+        world.refused = self.retries.refused().map(|(object, why)| (object.clone(), why.to_owned())).collect();
         self.count(&world);
         Box::pin(async move {
             let deciding = tokio::task::spawn_blocking(move || {

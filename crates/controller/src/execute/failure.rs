@@ -34,6 +34,16 @@ impl From<kube::Error> for Failure {
 }
 
 impl Failure {
+    /// Of a JSON Patch that tests what it changes. The API server calls a failed `test` invalid and gives no cause; to what
+    /// makes a changed object invalid it gives causes.
+    pub(crate) fn of_tested_patch(error: kube::Error) -> Self {
+        let has_causes = |status: &Status| status.details.as_ref().is_some_and(|details| !details.causes.is_empty());
+        match error {
+            kube::Error::Api(status) if status.code == 422 && !has_causes(&status) => Self::Conflict,
+            error => error.into(),
+        }
+    }
+
     /// As in metrics.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
@@ -55,8 +65,6 @@ fn of_status(status: &Status) -> Failure {
         // 405: its definition is being deleted.
         404 | 405 | 410 => Failure::Gone,
         409 => Failure::Conflict,
-        // A failed `test` of a JSON Patch is a conflict too, though the API server calls it invalid.
-        422 if status.message.contains("testing value") || status.message.contains("test failed") => Failure::Conflict,
         429 | 500 | 502..=504 => Failure::Unavailable(status.message.clone()),
         _ => Failure::Refused(status.message.clone()),
     }
@@ -79,10 +87,22 @@ mod tests {
         assert_eq!(failure(json!({"code": 405, "reason": "MethodNotAllowed"})), Failure::Gone);
         let terminating = json!({"code": 403, "details": {"causes": [{"reason": "NamespaceTerminating"}]}});
         assert_eq!(failure(terminating), Failure::Terminating);
-        let tested = json!({"code": 422, "message": "the server rejected our request due to an error in our request"});
-        assert!(matches!(failure(tested), Failure::Refused(_)));
         let forbidden = json!({"code": 403, "message": "routes is forbidden: User cannot patch"});
         assert_eq!(failure(forbidden), Failure::Refused("routes is forbidden: User cannot patch".to_owned()));
         assert!(matches!(failure(json!({"code": 503, "message": "busy"})), Failure::Unavailable(_)));
+    }
+
+    #[test]
+    fn a_failed_test_of_a_patch_is_a_conflict_and_an_invalid_object_is_not() {
+        let of_patch = |status| {
+            let status: Status = serde_json::from_value(status).unwrap();
+            Failure::of_tested_patch(kube::Error::Api(Box::new(status)))
+        };
+        // As API servers answer a patch whose `test` does not hold (apiserver `patch.go`).
+        let message = "the server rejected our request due to an error in our request";
+        let tested = json!({"code": 422, "reason": "Invalid", "message": message, "details": {}});
+        assert_eq!(of_patch(tested), Failure::Conflict);
+        let invalid = json!({"code": 422, "message": "listeners too many", "details": {"causes": [{"field": "spec"}]}});
+        assert_eq!(of_patch(invalid), Failure::Refused("listeners too many".to_owned()));
     }
 }

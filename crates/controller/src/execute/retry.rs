@@ -79,11 +79,21 @@ impl Retries {
     pub(crate) fn succeeded(&mut self, write: &Write, revision: Option<u64>) -> bool {
         let key = (write.object.clone(), write.verb);
         self.of.remove(&key);
-        let is_futile = revision.is_some_and(|revision| revision != 0 && revision == write.seen);
+        // An object that goes with its last finalizer is answered as it was.
+        let may_repeat = write.verb == Verb::Release;
+        let is_futile = revision.is_some_and(|revision| revision != 0 && revision == write.seen) && !may_repeat;
         if is_futile {
             self.futile.insert(key, (hash(&write.request), write.seen));
         }
         is_futile
+    }
+
+    /// What could not be applied since the API server refuses it, and why.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = (&ObjectRef, &str)> {
+        self.of.iter().filter_map(|((object, verb), retry)| match &retry.failure {
+            Failure::Refused(why) if *verb == Verb::Apply => Some((object, why.as_str())),
+            _ => None,
+        })
     }
 
     /// How many writes wait for their next try.
@@ -97,7 +107,7 @@ impl Retries {
     }
 }
 
-/// The numbers of a status's resourceVersion are part of it: a status is never tried twice on the same state.
+/// A status's resourceVersion is part of it: one for a later state waits for nothing.
 fn hash(request: &Request) -> u64 {
     let text = match request {
         Request::Apply(body) | Request::Status(body) | Request::Patch(body) => body.to_string(),

@@ -90,7 +90,8 @@ impl Executor {
                 let patch = serde_json::from_value(patch.clone());
                 let patch =
                     patch.map_err(|fault| Failure::Refused(format!("no JSON Patch, a fault of Portreeve: {fault}")))?;
-                api.patch(name, &as_us, &Patch::<()>::Json(patch)).await?
+                let patched = api.patch(name, &as_us, &Patch::<()>::Json(patch)).await;
+                patched.map_err(Failure::of_tested_patch)?
             }
             Request::Copy(from) => return self.copy(from, &api, &write.object).await,
             Request::Delete { uid, resource_version } => return delete(&api, name, uid, resource_version).await,

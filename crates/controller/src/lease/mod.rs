@@ -49,8 +49,8 @@ pub(crate) struct Keeper {
     candidates: Vec<Candidate>,
     clock: fn() -> Timestamp,
     leading: watch::Sender<bool>,
-    /// The last failure that was logged.
-    failure: Option<String>,
+    /// Why a lease cannot be looked at or taken, if so, for those who ask whether all is ready.
+    failure: watch::Sender<Option<String>>,
 }
 
 impl Keeper {
@@ -59,10 +59,11 @@ impl Keeper {
         election: &LeaderElection,
         clock: fn() -> Timestamp,
         leading: watch::Sender<bool>,
+        failure: watch::Sender<Option<String>>,
     ) -> Self {
         let candidates =
             election.leases.iter().map(|lease| Candidate::new(lease, &election.identity, TIMING)).collect();
-        Self { api: Api::namespaced(client, &election.namespace), candidates, clock, leading, failure: None }
+        Self { api: Api::namespaced(client, &election.namespace), candidates, clock, leading, failure }
     }
 
     /// Runs until `stop`.
@@ -89,7 +90,7 @@ impl Keeper {
             let left = self.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let limit = left.unwrap_or(TIMING.renew_deadline).min(TIMING.renew_deadline);
             match timeout(limit, self.step(place)).await {
-                Ok(Ok(())) => self.failure = None,
+                Ok(Ok(())) => drop(self.failure.send_replace(None)),
                 Ok(Err(error)) => self.complain(place, &crate::text::chain(&error)),
                 Err(_) => self.complain(place, "no answer in time"),
             }
@@ -160,9 +161,9 @@ impl Keeper {
     /// Says what is wrong once, not every two seconds.
     fn complain(&mut self, place: usize, failure: &str) {
         let failure = format!("lease {}: {failure}", self.candidates[place].lease());
-        if self.failure.as_ref() != Some(&failure) {
+        if self.failure.borrow().as_ref() != Some(&failure) {
             tracing::warn!("{failure}");
-            self.failure = Some(failure);
+            self.failure.send_replace(Some(failure));
         }
     }
 }

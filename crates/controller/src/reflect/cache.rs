@@ -26,6 +26,8 @@ pub(crate) struct Store {
     /// Whether everything has been listed once.
     pub(crate) is_synced: bool,
     entries: BTreeMap<Key, Entry>,
+    /// Objects whose state here is what a write of ours was answered, which the watch has not shown yet.
+    unseen: BTreeSet<Key>,
     /// By name, the uids of objects that were deleted by the controller and of which the watch does not know yet.
     deleted: BTreeMap<Key, String>,
     /// While everything is listed: what has been seen so far, or written meanwhile.
@@ -77,6 +79,11 @@ impl Cache {
         self.named_secrets.entry(key.clone()).or_insert_with(|| Store::new("v1"))
     }
 
+    /// Whether it is known if the Secret, which is watched by itself, is there.
+    pub(crate) fn knows_named_secret(&self, key: &Key) -> bool {
+        self.named_secrets.get(key).is_some_and(|store| store.is_synced)
+    }
+
     pub(crate) fn drop_named_secret(&mut self, key: &Key) {
         self.named_secrets.remove(key);
     }
@@ -100,7 +107,8 @@ impl Cache {
 impl Store {
     fn new(version: &'static str) -> Self {
         let (entries, deleted) = (BTreeMap::new(), BTreeMap::new());
-        Self { version, is_synced: false, entries, deleted, listing: None, touched: BTreeSet::new() }
+        let (unseen, touched) = (BTreeSet::new(), BTreeSet::new());
+        Self { version, is_synced: false, entries, unseen, deleted, listing: None, touched }
     }
 
     pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = (&Key, &Entry)> {
@@ -126,7 +134,11 @@ impl Store {
             listing.insert(key.clone());
         }
         self.deleted.remove(&key);
-        self.put(key, entry)
+        let changed = self.put(key.clone(), entry);
+        if changed {
+            self.unseen.insert(key);
+        }
+        changed
     }
 
     /// Takes in that the object with this uid has been deleted by the controller.
@@ -148,6 +160,13 @@ impl Store {
             Some(uid) if uid == entry.uid() => return false,
             Some(_) => drop(self.deleted.remove(&key)),
             None => {}
+        }
+        let is_older = self.entries.get(&key).is_some_and(|known| entry.revision < known.revision);
+        if !is_older {
+            self.unseen.remove(&key);
+        } else if self.listing.is_some() && !self.unseen.contains(&key) {
+            // What is listed anew is the truth also where revisions went back, as they do when etcd is restored.
+            self.entries.remove(&key);
         }
         self.put(key, entry)
     }
@@ -189,6 +208,7 @@ impl Store {
             stays
         });
         self.deleted.retain(|key, _| listing.contains(key));
+        self.unseen.retain(|key| listing.contains(key));
         let was_synced = std::mem::replace(&mut self.is_synced, true);
         !was_synced || before != self.entries.len()
     }

@@ -182,7 +182,6 @@ pub static KINDS: [Kind; 17] = [
         name: KindName::ReferenceGrant,
         kind: "ReferenceGrant",
         plural: "referencegrants",
-        versions: &["v1", "v1beta1"],
         verbs: APPLY_AND_DELETE,
         ..GATEWAY_API
     },

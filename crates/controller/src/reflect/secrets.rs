@@ -9,17 +9,26 @@ use super::kind::{KindName, Typed};
 use super::{Key, Object};
 
 /// The most that are watched one by one, since each costs a connection. Owners beyond that are told that theirs is not
-/// there.
-pub(crate) const MOST: usize = 500;
+/// there, and the log says why.
+const MOST: usize = 500;
 
-/// The Secrets that owners name, without those that are watched anyway; at most [`MOST`].
-pub(crate) fn needed(cache: &Cache) -> BTreeSet<Key> {
+/// The Secrets that owners name, without those that are watched anyway; at most [`MOST`], of which those that are
+/// `watched` already come first. None before it is known what is watched anyway.
+pub(crate) fn needed(cache: &Cache, watched: &BTreeSet<Key>) -> BTreeSet<Key> {
+    if !cache.store(KindName::Secret).is_some_and(|store| store.is_synced) {
+        return watched.clone();
+    }
     let owners = [KindName::NebariApp, KindName::Tenant].into_iter().filter_map(|kind| cache.store(kind));
     let named = owners.flat_map(Store::entries).flat_map(|(key, entry)| match &entry.object {
         Object::Readable(typed) => named(key, typed),
         Object::Unreadable(_) => Vec::new(),
     });
-    named.filter(|key| cache.get(KindName::Secret, key).is_none()).take(MOST).collect()
+    let named: BTreeSet<Key> = named.filter(|key| cache.get(KindName::Secret, key).is_none()).collect();
+    if named.len() > MOST {
+        tracing::warn!(named = named.len(), most = MOST, "owners name more Secrets than are watched one by one");
+    }
+    let (known, new): (Vec<Key>, Vec<Key>) = named.into_iter().partition(|key| watched.contains(key));
+    known.into_iter().chain(new).take(MOST).collect()
 }
 
 fn named(key: &Key, owner: &Typed) -> Vec<Key> {

@@ -48,7 +48,7 @@ impl Clients {
         if let Some(mistake) = &self.mistake {
             return Reason::InvalidSpec.because(format!("clients: {mistake}"));
         }
-        if let Some(foreign) = self.policies.iter().find_map(|name| rendered.foreign(Kind::NetworkPolicy, name)) {
+        if let Some(foreign) = self.policies.iter().find_map(|name| rendered.blocked(Kind::NetworkPolicy, name)) {
             return foreign;
         }
         if !self.not_opted_in.is_empty() {

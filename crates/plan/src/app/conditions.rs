@@ -63,7 +63,7 @@ impl AppReport<'_, '_> {
         if let Some(why) = Kind::ListenerSet.unserved(&self.settled.view.world.served) {
             return Some(Reason::ListenerSetUnsupported.because(why));
         }
-        self.rendered.foreign(Kind::ListenerSet, &derived::listener_set(self.case.app.name))
+        self.rendered.blocked(Kind::ListenerSet, &derived::listener_set(self.case.app.name))
     }
 
     fn https_listener(&self, alarm: &mut Alarm) -> Vec<Finding> {
@@ -109,7 +109,7 @@ impl AppReport<'_, '_> {
         if let Some(why) = Kind::Certificate.unserved(&self.settled.view.world.served) {
             return Some(Reason::CertificateFailed.because(format!("{why}, or set routing.tls.secretName")));
         }
-        if let Some(foreign) = self.rendered.foreign(Kind::Certificate, &name) {
+        if let Some(foreign) = self.rendered.blocked(Kind::Certificate, &name) {
             return Some(foreign);
         }
         self.settled.certificate(app.namespace, &name)
@@ -165,7 +165,7 @@ impl AppReport<'_, '_> {
             let live = self.settled.view.http_route(&key.namespace, name);
             route(&live.map(http_route_statuses).unwrap_or_default(), parents, self.settled.generation(&key))
         };
-        self.rendered.foreign(Kind::HttpRoute, name).or_else(acknowledged)
+        self.rendered.blocked(Kind::HttpRoute, name).or_else(acknowledged)
     }
 
     /// Why a route of `kind` may not refer to a Service, if it may not.
@@ -178,7 +178,7 @@ impl AppReport<'_, '_> {
             let why = unserved.unwrap_or_else(|| not_permitted(kind, app.namespace, namespace, name));
             return Some(Reason::RefNotPermitted.because(why));
         }
-        self.rendered.foreign(Kind::ReferenceGrant, &derived::reference_grant(app.namespace, app.name, name))
+        self.rendered.blocked(Kind::ReferenceGrant, &derived::reference_grant(app.namespace, app.name, name))
     }
 
     fn policy(&self) -> Option<Finding> {

@@ -1,5 +1,7 @@
 //! Whether somebody else claims the app's host name with a route of their own.
 
+use std::collections::BTreeSet;
+
 use portreeve_api::names::nebari_app as derived;
 use portreeve_api::nebari_app::RouteManagement;
 use portreeve_names::{HostPattern, Hostname};
@@ -7,7 +9,7 @@ use portreeve_names::{HostPattern, Hostname};
 use super::Section;
 use super::status::AppReport;
 use crate::condition::{Finding, Reason};
-use crate::contest::{Contest, names};
+use crate::contest::{Contest, ForeignListener, names};
 use crate::text::list;
 
 impl AppReport<'_, '_> {
@@ -15,13 +17,41 @@ impl AppReport<'_, '_> {
     pub(super) fn contested(&self) -> Option<Finding> {
         let name = self.held_name()?;
         let contests = names(self.contests(name).map(|(_, contest)| contest));
-        (!contests.is_empty()).then(|| {
+        let routes = (!contests.is_empty()).then(|| {
             Reason::HostnameContested.because(format!(
                 "{name} is claimed by routes that Portreeve did not make, on listeners of shared Gateways: HTTPRoute {}; \
                  delete them, or have the platform admit only routes of certain namespaces there",
                 list(&contests)
             ))
+        });
+        routes.or_else(|| {
+            let sets: BTreeSet<String> = self.foreign_listeners(name).map(ForeignListener::name).collect();
+            (!sets.is_empty()).then(|| {
+                Reason::HostnameContested.because(format!(
+                    "{name} is claimed by listeners that Portreeve did not make: ListenerSet {}; delete them, or have the \
+                     Gateway admit only ListenerSets of namespaces that are trusted (spec.allowedListeners)",
+                    list(&sets)
+                ))
+            })
         })
+    }
+
+    fn foreign_listeners<'r>(&'r self, name: &Hostname) -> impl Iterator<Item = &'r ForeignListener<'r>> {
+        let namespace = self.case.app.namespace;
+        self.settled.contests.listeners_over(name).filter(move |listener| !listener.is_in(namespace))
+    }
+
+    /// A listener of somebody else on the port of a section that is borrowed, with a more specific host name than that has.
+    fn hidden_by(&self, name: &Hostname, section: &str) -> BTreeSet<String> {
+        let gateway = &self.case.app.gateway;
+        let Some(borrowed) = self.settled.view.gateway(gateway).and_then(|gateway| gateway.section(section)) else {
+            return BTreeSet::new();
+        };
+        let own = HostPattern::parse_optional(borrowed.hostname.as_deref()).unwrap_or(HostPattern::Any);
+        let hides = |other: &&ForeignListener<'_>| {
+            other.gateway == *gateway && other.port == borrowed.port && own.covers(&other.hosts) && own != other.hosts
+        };
+        self.foreign_listeners(name).filter(hides).map(ForeignListener::name).collect()
     }
 
     /// Why requests for the name go to somebody else: an older route for just this name, on the very listener.
@@ -37,10 +67,17 @@ impl AppReport<'_, '_> {
                 && contest.goes_before(&app.gateway, section, own)
         });
         let taken = names(taken.map(|(_, contest)| contest));
-        (!taken.is_empty()).then(|| {
-            Reason::HostnameContested.because(format!(
+        if !taken.is_empty() {
+            return Some(Reason::HostnameContested.because(format!(
                 "requests for {name} go to an older route on listener {section}: HTTPRoute {}",
                 list(&taken)
+            )));
+        }
+        let sets = self.hidden_by(name, section);
+        (!sets.is_empty()).then(|| {
+            Reason::HostnameContested.because(format!(
+                "requests for {name} go to a listener that has a more specific host name than {section}: ListenerSet {}",
+                list(&sets)
             ))
         })
     }

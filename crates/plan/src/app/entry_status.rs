@@ -138,7 +138,7 @@ impl AppReport<'_, '_> {
         let app = &self.case.app;
         let name = derived::tls_route(app.name, entry.name);
         let key = Key::new(Kind::TlsRoute, app.namespace, name.as_str());
-        let foreign = self.rendered.foreign(Kind::TlsRoute, &name);
+        let foreign = self.rendered.blocked(Kind::TlsRoute, &name);
         let acknowledged = self.rendered.parents.get(&key).and_then(|parents| {
             let live = self.settled.view.tls_route(app.namespace, &name);
             route(&live.map(tls_route_statuses).unwrap_or_default(), parents, self.settled.generation(&key))

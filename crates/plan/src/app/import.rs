@@ -17,7 +17,8 @@ use super::lower::EntryListener;
 use super::render::Rendering;
 use super::{App, Entry};
 use crate::body::{self, Backend, Metadata};
-use crate::condition::{Finding, Reason};
+use crate::condition::{Finding, Reason, shortened};
+use crate::docket::{Judgement, zone_refusal};
 use crate::object::{Key, Kind};
 use crate::output::{Event, ObjectRef};
 use crate::text::label_value;
@@ -52,6 +53,7 @@ pub(super) struct Importer<'s, 'a> {
     pub(super) app: &'s App<'a>,
     pub(super) entry: &'s Entry<'a>,
     pub(super) granted: &'s [&'s EntryListener],
+    pub(super) judgement: &'s Judgement,
 }
 
 impl<'s, 'a> Importer<'s, 'a> {
@@ -74,10 +76,20 @@ impl<'s, 'a> Importer<'s, 'a> {
         if !rule.middlewares.is_empty() {
             return Err("it has middlewares, which a TLSRoute cannot say".to_owned());
         }
+        self.may_serve(&hosts)?;
         let covering = self.granted.iter().copied().filter(|listener| listener.hosts.covers(&hosts));
         let listener = covering.max_by(|left, right| left.hosts.cmp(&right.hosts));
         let listener = listener.ok_or_else(|| format!("the listener for {hostname} is not granted"))?;
         Ok(Some(ImportedRoute { hostname, listener, backends: self.backends(rule)? }))
+    }
+
+    /// A listener for every name does not make every name the app's.
+    fn may_serve(&self, hosts: &HostPattern) -> Result<(), String> {
+        if let Some(refusal) = zone_refusal(&self.view.world.config.zones, self.app.namespace, hosts) {
+            return Err(refusal.message);
+        }
+        let is_taken = self.judgement.is_of_another(hosts, self.app.owner.group());
+        if is_taken { Err(format!("{hosts} belongs to another owner")) } else { Ok(()) }
     }
 
     fn backends(&self, rule: &'a IngressRouteTcpRoute) -> Result<Vec<Backend<'s>>, String> {
@@ -190,7 +202,7 @@ fn quoted(text: &str, quote: char) -> Option<&str> {
 impl Imports {
     pub(super) fn refuse(&mut self, source: &IngressRouteTcp, rule: &IngressRouteTcpRoute, message: String) {
         let name = source.metadata.name.clone().unwrap_or_default();
-        self.refused.push(NotImported { name, rule: rule.rule.clone(), message });
+        self.refused.push(NotImported { name, rule: shortened(rule.rule.clone()), message });
     }
 
     /// What the status lists.

@@ -38,6 +38,12 @@ pub(crate) fn entry<'a>(view: &View<'a>, app: &App<'_>, gateway: &GatewayName) -
     takes_routes_of(listener, app.namespace).then(|| LegacyEntry { gateway: gateway.clone(), place, listener })
 }
 
+/// Whether the former operator made it for some app, as far as its name and the namespace whose routes it takes say.
+pub(crate) fn is_legacy_entry(listener: &GatewayListeners) -> bool {
+    let app = selected_namespace(listener).and_then(|namespace| listener.name.strip_suffix(namespace));
+    app.is_some_and(|app| app.starts_with("tls-") && app.ends_with('-'))
+}
+
 /// The app's entries of all shared Gateways: it may have been on another than it names now.
 pub(crate) fn entries<'a>(view: &View<'a>, app: &App<'_>) -> Vec<LegacyEntry<'a>> {
     let gateways = [names::INTERNAL_GATEWAY, names::PUBLIC_GATEWAY];
@@ -143,9 +149,14 @@ fn removal_of(place: usize, listener: &GatewayListeners) -> Vec<Value> {
 }
 
 fn takes_routes_of(listener: &GatewayListeners, namespace: &str) -> bool {
-    let namespaces = listener.allowed_routes.as_ref().and_then(|allowed| allowed.namespaces.as_ref());
-    let labels = namespaces.and_then(|allowed| allowed.selector.as_ref()?.match_labels.as_ref());
-    labels.and_then(|labels| labels.get(labels::NAMESPACE_NAME)).is_some_and(|name| name == namespace)
+    selected_namespace(listener) == Some(namespace)
+}
+
+/// The one namespace whose routes a listener takes, if it is selected by its name.
+fn selected_namespace(listener: &GatewayListeners) -> Option<&str> {
+    let namespaces = listener.allowed_routes.as_ref()?.namespaces.as_ref()?;
+    let labels = namespaces.selector.as_ref()?.match_labels.as_ref()?;
+    labels.get(labels::NAMESPACE_NAME).map(String::as_str)
 }
 
 fn is_name(text: Option<&String>, hostname: &Hostname) -> bool {

@@ -11,7 +11,7 @@
 //! 6. Without the old one an app is as any other; what is left of the old layout goes once the new listener serves
 //!    (also [`farewell`]).
 
-use portreeve_api::conditions;
+use portreeve_api::conditions::{self, events};
 use portreeve_api::names::{self, nebari_app as derived};
 use portreeve_names::Hostname;
 
@@ -23,7 +23,7 @@ use crate::acknowledgement::{Standing, http_route_statuses, route, set_entry, st
 use crate::condition::{Finding, Reason, foremost};
 use crate::gateway::SharedGateway;
 use crate::object::{Key, Kind, Live};
-use crate::output::SecretCopy;
+use crate::output::{Event, SecretCopy};
 use crate::settled::{Alarm, Settled, WatchedListener};
 use crate::view::View;
 use crate::world::{EnvoyGatewayVersion, LegacyListeners};
@@ -222,12 +222,14 @@ pub(crate) struct Farewell<'a> {
 pub(crate) fn farewell<'a>(settled: &Settled<'_, 'a>, case: &AppCase<'a>, rendered: &Rendered) -> Farewell<'a> {
     let (view, app) = (settled.view, &case.app);
     let config = &view.world.config;
+    let keeps_entries = config.legacy_listeners == LegacyListeners::Keep;
     if app.is_leaving() {
         // Where nobody holds owners back, nobody writes to Gateways either.
-        let all = || Farewell { entries: legacy::entries(view, app), certificate: legacy::certificate(view, app) };
+        let entries = if keeps_entries { Vec::new() } else { legacy::entries(view, app) };
+        let all = || Farewell { entries, certificate: legacy::certificate(view, app) };
         return if config.guard_deletion { all() } else { Farewell::default() };
     }
-    if config.legacy_listeners == LegacyListeners::Keep || case.refusal.is_some() {
+    if keeps_entries || case.refusal.is_some() {
         return Farewell::default();
     }
     let report = AppReport::new(settled, case, rendered);
@@ -239,6 +241,18 @@ pub(crate) fn farewell<'a>(settled: &Settled<'_, 'a>, case: &AppCase<'a>, render
     let entries = legacy::entries(view, app).into_iter().filter(goes).collect();
     let certificate = legacy::certificate(view, app).filter(|_| serving.is_none() && report.is_served());
     Farewell { entries, certificate }
+}
+
+/// What a deleted app leaves on Gateways that are not to be written.
+pub(crate) fn left_behind(view: &View<'_>, app: &App<'_>) -> Option<Event> {
+    let entries = legacy::entries(view, app);
+    let first = entries.first().filter(|_| view.world.config.legacy_listeners == LegacyListeners::Keep)?;
+    let message = format!(
+        "listener {} of Gateway {} stays, since --migrate-legacy-listeners is off: remove it from spec.listeners",
+        first.listener.name, first.gateway
+    );
+    let reason = events::LEGACY_LISTENER_LEFT.to_owned();
+    Some(Event { about: app.identity().object_ref(), warning: true, reason, message })
 }
 
 impl Farewell<'_> {
@@ -343,11 +357,10 @@ impl AppReport<'_, '_> {
     /// Of an app that has just left the former listener, a conflict that no other listener explains: the gateway spoke of
     /// the one that is gone.
     pub(super) fn unless_just_moved(&self, conflict: Finding) -> Finding {
-        let waits =
-            Reason::Pending.because("the former listener is gone: waiting for the gateway to serve the new one");
+        let waits = Reason::Moved.because("the former listener is gone: waiting for the gateway to serve the new one");
         let before = self.before.conditions.iter().find(|condition| condition.type_ == conditions::TLS_READY);
-        let just_moved =
-            before.is_some_and(|before| before.reason == Reason::Migrating.as_str() || before.message == waits.message);
+        let moving = [Reason::Migrating, Reason::Moved].map(Reason::as_str);
+        let just_moved = before.is_some_and(|before| moving.contains(&&*before.reason));
         let has_rival = || {
             let (web, case) = (self.case.app.web.as_ref()?, self.case.web.as_ref()?);
             let hostname = web.hostname.as_ref().ok()?;

@@ -24,10 +24,10 @@ use crate::object::OwnerIdentity;
 use crate::view::View;
 
 pub(crate) use conditions::has_key;
-pub(crate) use legacy::removal;
+pub(crate) use legacy::{is_legacy_entry, removal};
 use lower::Section;
 pub(crate) use lower::{AppCase, lower};
-pub(crate) use migration::{Farewell, farewell};
+pub(crate) use migration::{Farewell, farewell, left_behind};
 pub(crate) use render::{Rendered, render};
 pub(crate) use status::status;
 pub(crate) use tcp::Entry;

@@ -12,18 +12,18 @@ use super::lower::EntryListener;
 use super::{App, AppCase, Auth, CertificateSource, Entry, Section, Web};
 use crate::acknowledgement::Parent;
 use crate::body::{self, Backend, CERTIFICATE_V1, GATEWAY_API_V1, Metadata, PathMatch};
-use crate::condition::Reason;
+use crate::condition::{Finding, Reason};
 use crate::docket::Judgement;
 use crate::object::{Key, Kind};
 use crate::text::label_value;
 use crate::view::View;
-use crate::wanted::Wanted;
+use crate::wanted::{Wanted, foreign};
 
 /// What was made for an app, as far as its status needs to know.
 #[derive(Default)]
 pub(crate) struct Rendered {
-    /// Objects that are wanted, but whose name is somebody else's.
-    pub(crate) foreign: Vec<Key>,
+    /// Objects that are wanted and cannot be had: their name is somebody else's, or the API server refuses them.
+    pub(crate) blocked: Vec<(Key, Finding)>,
     /// The parents of each route that is wanted and by which it has to be served.
     pub(crate) parents: BTreeMap<Key, Vec<Parent>>,
     /// Parents that a route has beside them and that need not serve it yet.
@@ -71,13 +71,10 @@ pub(crate) fn render<'a>(
 }
 
 impl Rendered {
-    /// Why an object is not made, if its name is somebody else's.
-    pub(crate) fn foreign(&self, kind: Kind, name: &str) -> Option<crate::condition::Finding> {
-        let key = self.foreign.iter().find(|key| key.kind == kind && key.name == name)?;
-        Some(
-            Reason::ForeignObject
-                .because(format!("{} is there and was not made for this app; rename or delete it", key.describe())),
-        )
+    /// Why an object cannot be had.
+    pub(crate) fn blocked(&self, kind: Kind, name: &str) -> Option<Finding> {
+        let mut blocked = self.blocked.iter().filter(|(key, _)| key.kind == kind && key.name == name);
+        blocked.next().map(|(_, why)| why.clone())
     }
 }
 
@@ -273,7 +270,7 @@ impl<'r, 'a> Rendering<'r, '_, 'a> {
 
     fn imports(&mut self, entry: &'r Entry<'a>, granted: &[&EntryListener]) -> Imports {
         let mut imports = Imports::default();
-        let importer = Importer { view: self.view, app: self.app, entry, granted };
+        let importer = Importer { view: self.view, app: self.app, entry, granted, judgement: self.judgement };
         let sources = self.view.ingress_routes_in(self.app.namespace).iter();
         for source in sources.filter(|source| source.metadata.deletion_timestamp.is_none()) {
             for rule in &source.spec.routes {
@@ -355,9 +352,9 @@ impl<'r, 'a> Rendering<'r, '_, 'a> {
 
     pub(super) fn add(&mut self, key: Key, body: Value) -> bool {
         let added = self.wanted.add(self.app.identity(), &key, body);
-        if !added {
-            self.rendered.foreign.push(key);
-        }
+        let foreign = || foreign(&key, "app");
+        let blocked = if added { self.wanted.refusal(&key) } else { Some(foreign()) };
+        self.rendered.blocked.extend(blocked.map(|why| (key, why)));
         added
     }
 }

@@ -104,7 +104,7 @@ impl AppReport<'_, '_> {
         if let Some((title, part)) = parts().find(|(_, part)| part.reason.is_false() && !part.reason.is_choice()) {
             return Reason::Failed.because(format!("{title} reconciliation failed: {}", part.message));
         }
-        if parts().any(|(_, part)| part.reason == Reason::Pending) {
+        if parts().any(|(_, part)| part.reason.is_unknown()) {
             return Reason::Reconciling.because("Reconciliation in progress");
         }
         Reason::ReconcileSuccess.because("NebariApp reconciled successfully")
@@ -202,7 +202,7 @@ impl AppReport<'_, '_> {
 /// What the first failing entry says; else the first that is pending.
 fn summary(entries: &[EntryReport]) -> Option<Finding> {
     let first = |wanted: fn(Reason) -> bool| entries.iter().find(|entry| wanted(entry.finding.reason));
-    let entry = first(Reason::is_false).or_else(|| first(|reason| reason == Reason::Pending)).or(entries.first())?;
+    let entry = first(Reason::is_false).or_else(|| first(Reason::is_unknown)).or(entries.first())?;
     let EntryReport { finding, status: TcpStatus { name, .. } } = entry;
     Some(match finding.reason {
         Reason::ListenersProgrammed => finding.clone(),

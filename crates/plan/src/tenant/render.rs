@@ -10,17 +10,17 @@ use super::{Tenant, TenantCase};
 use crate::acknowledgement::Parent;
 use crate::body::{self, Backend, CERTIFICATE_V1, GATEWAY_API_V1, Metadata};
 use crate::claim::{GatewayName, OwnerKind};
-use crate::condition::{Finding, Reason};
+use crate::condition::Finding;
 use crate::docket::Judgement;
 use crate::object::{Key, Kind, Live, Maker};
 use crate::tenancy::{TenantApi, TenantApps};
 use crate::view::View;
-use crate::wanted::Wanted;
+use crate::wanted::{Wanted, foreign};
 
 /// What was made for a tenant, as far as its status needs to know.
 #[derive(Default)]
 pub(crate) struct Rendered {
-    foreign: Vec<Key>,
+    blocked: Vec<(Key, Finding)>,
     /// The parent of the route to the API server, if that is wanted.
     pub(crate) api_parent: Option<Parent>,
     /// The tenant's entry of the apps Gateway, if that is wanted.
@@ -88,13 +88,9 @@ pub(crate) fn render_gateways<'r>(
 }
 
 impl Rendered {
-    /// Why an object is not made, if its name is somebody else's.
-    pub(crate) fn foreign(&self, kind: Kind) -> Option<Finding> {
-        let key = self.foreign.iter().find(|key| key.kind == kind)?;
-        Some(
-            Reason::ForeignObject
-                .because(format!("{} is there and was not made for this tenant; rename or delete it", key.describe())),
-        )
+    /// Why an object of this kind cannot be had.
+    pub(crate) fn blocked(&self, kind: Kind) -> Option<Finding> {
+        self.blocked.iter().find(|(key, _)| key.kind == kind).map(|(_, why)| why.clone())
     }
 }
 
@@ -186,9 +182,9 @@ impl<'a> Rendering<'_, '_, 'a> {
 
     fn add(&mut self, key: Key, body: Value) -> bool {
         let added = self.wanted.add(self.tenant.identity(), &key, body);
-        if !added {
-            self.rendered.foreign.push(key);
-        }
+        let foreign = || foreign(&key, "tenant");
+        let blocked = if added { self.wanted.refusal(&key) } else { Some(foreign()) };
+        self.rendered.blocked.extend(blocked.map(|why| (key, why)));
         added
     }
 }

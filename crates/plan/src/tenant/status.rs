@@ -95,7 +95,7 @@ impl TenantReport<'_, '_> {
         let served = &self.settled.view.world.served;
         let unsupported = Kind::TlsRoute.unserved(served).map(|why| Reason::TlsRouteUnsupported.because(why));
         let no_grants = Kind::ReferenceGrant.unserved(served).map(|why| Reason::RefNotPermitted.because(why));
-        let foreign = self.rendered.foreign(Kind::ReferenceGrant).or_else(|| self.rendered.foreign(Kind::TlsRoute));
+        let foreign = self.rendered.blocked(Kind::ReferenceGrant).or_else(|| self.rendered.blocked(Kind::TlsRoute));
         let isolation = self.settled.view.gateway(&name.gateway).and_then(|gateway| self.isolation(gateway, api));
         let findings = [unsupported, no_grants, foreign, isolation, self.api_route(api)];
         let accepted = || Reason::RouteAccepted.because("the gateway passes connections through to the API server");
@@ -144,7 +144,7 @@ impl TenantReport<'_, '_> {
         let unsupported = unserved.map(|why| Reason::CertificateFailed.because(why));
         let findings = [
             unsupported,
-            self.rendered.foreign(Kind::Certificate),
+            self.rendered.blocked(Kind::Certificate),
             self.settled.certificate(&apps.gateway_namespace, &derived::apps_certificate(self.case.tenant.name)),
             self.listener(name),
         ];

@@ -87,10 +87,12 @@ fn namespaces_that_a_gateway_does_not_admit_are_named() {
 }
 
 #[test]
-fn what_the_former_operator_left_is_advised_and_an_old_envoy_gateway_then_required() {
-    let old = READY.replace("envoyGateway: 1.9.1", "envoyGateway: 1.8.0").replace("migrate: 'on'", "migrate: 'off'");
+fn what_the_former_operator_left_is_advised_and_an_old_envoy_gateway_required_for_the_move() {
+    let old = READY.replace("envoyGateway: 1.9.1", "envoyGateway: 1.8.0");
     let found = lines(&examined(&old));
     assert!(found[0].starts_with("Required Envoy Gateway: version 1.8.0 drops the routes"), "{found:?}");
+    let found = lines(&examined(&old.replace("migrate: 'on'", "migrate: 'off'")));
+    assert!(found.iter().any(|line| line.starts_with("Advised Envoy Gateway: version 1.8.0")), "{found:?}");
     let legacy = "it has listeners of the former operator: tls-web-shop -> they go on serving; to move their apps, set \
                   --migrate-legacy-listeners";
     assert!(found.iter().any(|line| line.starts_with("Advised") && line.contains(legacy)), "{found:?}");

@@ -20,7 +20,7 @@ fn an_app_is_served_at_every_write() {
     let mut cluster = Cluster::read(FORMER);
     let told = walk(&mut cluster, PATIENCE);
     assert_arrived(&cluster);
-    let reasons = ["Migrating", "Pending", "TLSConfigured"].map(str::to_owned);
+    let reasons = ["Migrating", "Moved", "TLSConfigured"].map(str::to_owned);
     assert_eq!(told, BTreeSet::from(reasons), "what the app was told");
 }
 

@@ -5,6 +5,7 @@ use portreeve_controller::lease::{NEBARI_LEASE, TENANTS_LEASE};
 use portreeve_controller::{CertificateSource, MetricsServer};
 use portreeve_plan::{Config, LegacyListeners, TlsRouteVersion};
 
+use super::data_plane::DataPlaneArgs;
 use super::{ClusterArgs, LogFormat, Output, ZoneArg, given};
 
 /// `after_help` of `controller`.
@@ -76,7 +77,7 @@ pub struct OperatorArgs {
 }
 
 /// How the operator works in a cluster.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ChoiceArgs {
     /// Version of TLSRoute to use where v1 is not served; without it there are no TLSRoutes then
     #[arg(long, value_enum)]
@@ -84,6 +85,9 @@ pub struct ChoiceArgs {
     /// Move apps from the listeners that the former operator put on the shared Gateways to their own
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value = "off")]
     pub migrate_legacy_listeners: Migration,
+    /// Where NetworkPolicies find the pods that carry the traffic.
+    #[command(flatten)]
+    pub data_plane: DataPlaneArgs,
 }
 
 /// Who may write.
@@ -191,17 +195,17 @@ impl OperatorArgs {
 
 impl ChoiceArgs {
     /// The configuration of a platform as the operator works with it.
-    pub fn config(self, platform: Config) -> Config {
+    pub fn config(&self, platform: Config) -> Config {
         let legacy_listeners = match self.migrate_legacy_listeners {
             Migration::Off => LegacyListeners::Keep,
             Migration::On => LegacyListeners::Migrate,
             Migration::Force => LegacyListeners::Force,
         };
-        Config { guard_deletion: true, legacy_listeners, ..platform }
+        Config { guard_deletion: true, legacy_listeners, data_plane: self.data_plane.data_plane(), ..platform }
     }
 
     /// The version of TLSRoute to use where `v1` is not served.
-    pub fn tls_routes(self) -> Option<TlsRouteVersion> {
+    pub fn tls_routes(&self) -> Option<TlsRouteVersion> {
         self.tls_route_version.map(|version| match version {
             ExperimentalVersion::V1Alpha3 => TlsRouteVersion::V1Alpha3,
             ExperimentalVersion::V1Alpha2 => TlsRouteVersion::V1Alpha2,
@@ -277,6 +281,7 @@ fn truth(text: &str) -> Result<bool, &'static str> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use portreeve_plan::DataPlane;
 
     use super::super::{Command, RawArgs};
     use super::*;
@@ -309,6 +314,14 @@ mod tests {
     }
 
     #[test]
+    fn the_pods_of_another_data_plane_can_be_named() {
+        let flags = ["--data-plane-namespace=", "--data-plane-label=gateway={name}", "--data-plane-port-offset=0"];
+        let data_plane = parse(&flags).operator.config().data_plane;
+        let labels = [("gateway".to_owned(), "{name}".to_owned())].into();
+        assert_eq!(data_plane, DataPlane { namespace: None, labels, low_port_offset: 0 });
+    }
+
+    #[test]
     fn the_defaults_are_those_of_the_contract() {
         let arguments = parse(&["--cluster-issuer="]);
         assert!(!arguments.election.leader_elect && arguments.servers.metrics_secure);
@@ -316,6 +329,7 @@ mod tests {
         assert_eq!(arguments.operator.config().cluster_issuer, None);
         assert_eq!(arguments.operator.choices.tls_routes(), None);
         assert_eq!(arguments.unused.level(), "info");
+        assert_eq!(arguments.operator.config().data_plane, DataPlane::default());
         assert_eq!(
             parse(&["--tls-route-version=v1alpha2"]).operator.choices.tls_routes(),
             Some(TlsRouteVersion::V1Alpha2)

@@ -15,8 +15,8 @@ use portreeve_api::names::{nebari_app, tenant};
 use portreeve_names::HostPattern;
 use portreeve_plan::claim::GatewayName;
 use portreeve_plan::{
-    Config, DataPlane, LegacyListeners, ObjectRef, Plan, Provisioner, TenantApi, TenantApps, TlsRouteVersion, World,
-    Zone, audit, merge, plan,
+    Config, DataPlane, LegacyListeners, ObjectRef, Plan, Provisioner, TenantApi, TenantApps, TlsRouteVersion,
+    Unreadable, World, Zone, audit, merge, plan,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -38,6 +38,10 @@ pub(crate) struct Settings {
     tls_route_version: Option<String>,
     other_tls_routes: bool,
     failed_dials: Vec<DialSetting>,
+    /// What the API server refuses, as `Kind/namespace/name`, and its words.
+    refused: BTreeMap<String, String>,
+    /// Objects that are there and cannot be read, as `Kind/namespace/name`.
+    unreadable: Vec<String>,
     guard_deletion: bool,
     /// `off`, `on` or `force`.
     pub(crate) migrate: String,
@@ -204,6 +208,9 @@ impl Cluster {
         };
         world.failed_dials =
             settings.failed_dials.iter().map(|dial| ((gateway(&dial.gateway), dial.port), dial.why.clone())).collect();
+        world.refused = settings.refused.iter().map(|(object, why)| (object_ref(object), why.clone())).collect();
+        let unreadable = settings.unreadable.iter().map(|object| object_ref(object));
+        world.unreadable = unreadable.map(|object| unreadable_object(object)).collect();
         world.envoy_gateways = settings.envoy_gateway.as_deref().map(envoy_gateway).into_iter().collect();
         world.cluster_issuers = self.all("ClusterIssuer");
         world.apps = self.all("NebariApp");
@@ -470,4 +477,17 @@ pub(crate) fn lawful_plan(world: &World) -> Plan {
     }
     assert_eq!(audit(world, &planned), [], "law 3: the plan has faults");
     planned
+}
+
+/// What `Kind/namespace/name` of the Gateway API names.
+fn object_ref(text: &str) -> ObjectRef {
+    let mut parts = text.split('/').map(str::to_owned);
+    let mut part = || parts.next().expect("Kind/namespace/name");
+    let (kind, namespace, name) = (part(), part(), part());
+    ObjectRef { api_version: "gateway.networking.k8s.io/v1".to_owned(), kind, namespace: Some(namespace), name }
+}
+
+fn unreadable_object(object: ObjectRef) -> Unreadable {
+    let metadata = json!({"name": object.name, "namespace": object.namespace, "uid": "unreadable"});
+    Unreadable { kind: object.kind, metadata: serde_json::from_value(metadata).expect("metadata") }
 }

@@ -42,9 +42,16 @@ impl Cluster {
     }
 }
 
-/// By its controller; without one, by the contract's labels.
+/// By its controller; without one, by the contract's labels on what was applied, or bears a name that the former operators
+/// gave.
 pub(super) fn is_made(object: &Value) -> bool {
+    const ENDINGS: [&str; 6] = ["-route", "-cert", "-tls", "-api", "-quota", "-limits"];
     let metadata = &object["metadata"];
+    let is_of_contract = ENDINGS.iter().any(|ending| text(&metadata["name"]).ends_with(ending))
+        || text(&metadata["name"]).starts_with("tenant-api-");
+    if metadata["ownerReferences"].is_null() && metadata["managedFields"].is_null() && !is_of_contract {
+        return false;
+    }
     match list(&metadata["ownerReferences"]).iter().find(|owner| owner["controller"] == true) {
         Some(owner) => owner["kind"] == "NebariApp" || owner["kind"] == "Tenant",
         None => [labels::NEBARI_OPERATOR, labels::KUBESPACES_OPERATOR]
