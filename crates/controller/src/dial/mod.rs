@@ -20,8 +20,8 @@ use ports::{Book, FailedPorts, Place};
 
 pub use handshake::trusted_at;
 
-/// How many connections are made at once.
-const AT_ONCE: usize = 16;
+/// How many connections are made at once. Where an address is out of reach, each of them waits until it is given up.
+const AT_ONCE: usize = 64;
 /// The shortest pause between two rounds, so that what is due a moment later is dialled with it.
 const REST: Duration = Duration::from_millis(200);
 
@@ -127,5 +127,34 @@ async fn until(next: Option<Instant>) {
     match next {
         Some(next) => sleep_until(next.max(Instant::now() + REST).into()).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portreeve_plan::claim::GatewayName;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A replica that does not lead has no aims.
+    #[tokio::test]
+    async fn without_aims_nobody_is_dialled_and_nothing_is_known() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let ((aims, aimed), (results, mut dialled)) = (watch::channel(Aims::default()), watch::channel(None));
+        let task = tokio::spawn(dial(aimed, results));
+        let ports = GatewayPorts {
+            gateway: GatewayName::new("a", "g"),
+            addresses: vec![address.ip().to_string()],
+            ports: [address.port()].into(),
+        };
+        aims.send(Aims { ports: vec![ports], ..Aims::default() }).unwrap();
+        let (_, client) = listener.accept().await.unwrap();
+        assert_eq!(client.ip(), address.ip());
+        assert_eq!(*dialled.wait_for(Option::is_some).await.unwrap(), Some(Dialled::default()));
+        aims.send(Aims::default()).unwrap();
+        assert_eq!(*dialled.wait_for(Option::is_none).await.unwrap(), None);
+        task.abort();
     }
 }

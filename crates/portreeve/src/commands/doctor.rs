@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use portreeve_controller::kind::{Kind, KindName};
 use portreeve_controller::{Circumstances, Duties, Held, Snapshot, cluster_rules, inspect, snapshot};
 use portreeve_plan::{Advice, LegacyListeners, Severity, examine};
 use serde::Serialize;
@@ -30,6 +31,9 @@ pub async fn run(arguments: DoctorArgs) -> anyhow::Result<Exit> {
     let migration = config.legacy_listeners != LegacyListeners::Keep;
     let needed = cluster_rules(Duties { migration, ..Duties::default() });
     let inspection = inspect(client, &needed).await.map_err(|error| connection.failed(error))?;
+    // Without that of Tenants the operator works, while it serves none.
+    let tenants = Kind::of(KindName::Tenant).definition();
+    let severity = |definition: &str| if definition == tenants { Severity::Advised } else { Severity::Required };
     let told =
         Circumstances { config, tls_routes: arguments.operator.choices.tls_routes(), ..Circumstances::default() };
     let Snapshot { world, unread, undefined, .. } =
@@ -37,7 +41,7 @@ pub async fn run(arguments: DoctorArgs) -> anyhow::Result<Exit> {
     for (kind, why) in unread {
         say(format_args!("warning: {kind} could not be read, and what depends on it is not examined: {why}"));
     }
-    let definitions = undefined.iter().map(|definition| lacking(definition)).collect();
+    let definitions = undefined.iter().map(|definition| lacking(definition, severity(definition))).collect();
     let mut advice = [examine(&world), inspection.advice(), definitions].concat();
     advice.sort();
     let leases = inspection.leases.iter().map(|Held { lease, holder }| json!({"lease": lease, "holder": holder}));
@@ -52,9 +56,9 @@ pub async fn run(arguments: DoctorArgs) -> anyhow::Result<Exit> {
 }
 
 /// What to do where a kind of owners is not defined.
-fn lacking(definition: &str) -> Advice {
+fn lacking(definition: &str, severity: Severity) -> Advice {
     let finding = format!("the cluster lacks the CRD {definition}");
-    Advice::new(Severity::Required, "definitions", finding, "install the chart of Portreeve, which has it")
+    Advice::new(severity, "definitions", finding, "install the chart of Portreeve, which has it")
 }
 
 fn write_table(out: &mut dyn Write, advice: &[Advice], leases: &[Held], style: Style) -> io::Result<()> {
