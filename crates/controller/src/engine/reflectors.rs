@@ -36,6 +36,10 @@ pub(super) struct Reflectors {
     knows_definitions: bool,
     running: BTreeMap<KindName, Running>,
     secrets: BTreeMap<Key, Running>,
+    /// Those of which nothing is known yet, not even that they are not there.
+    unheard_secrets: BTreeSet<Key>,
+    /// Whether no owner and no Secret has changed since `secrets` was put in line with them.
+    secrets_are_settled: bool,
     /// What does not work at present, by the name of the watch.
     troubles: BTreeMap<String, Trouble>,
     watches: u64,
@@ -65,6 +69,8 @@ impl Reflectors {
             knows_definitions: false,
             running: BTreeMap::new(),
             secrets: BTreeMap::new(),
+            unheard_secrets: BTreeSet::new(),
+            secrets_are_settled: false,
             troubles: BTreeMap::new(),
             watches: 0,
         }
@@ -90,13 +96,16 @@ impl Reflectors {
                 }
                 let changed = self.hear(Kind::of(kind).label(), said, cache.store_mut(kind));
                 if changed && matches!(kind, KindName::NebariApp | KindName::Tenant | KindName::Secret) {
-                    self.adjust_secrets(cache, tasks);
+                    self.secrets_are_settled = false;
                 }
                 changed
             }
             Input::Secret(key, number, said) => {
                 if self.secrets.get(&key).is_none_or(|running| running.number != number) {
                     return false;
+                }
+                if matches!(said, Ok(Change::ListEnd) | Err(_)) {
+                    self.unheard_secrets.remove(&key);
                 }
                 let name = format!("secret {}/{}", key.namespace, key.name);
                 self.hear(name, said, Some(cache.named_secret_mut(&key)))
@@ -119,7 +128,8 @@ impl Reflectors {
     /// Whether everything is known that decisions need. Without the kind of apps there is nothing to decide.
     pub(super) fn knows_all(&self, cache: &Cache) -> bool {
         let has_owners = [KindName::NebariApp, KindName::Tenant].iter().any(|kind| cache.store(*kind).is_some());
-        self.knows_definitions && has_owners && cache.stores().all(|(_, store)| store.is_synced)
+        let knows_kinds = cache.stores().all(|(_, store)| store.is_synced);
+        self.knows_definitions && has_owners && knows_kinds && self.unheard_secrets.is_empty()
     }
 
     /// What decisions are told of what is served.
@@ -182,7 +192,7 @@ impl Reflectors {
         for (kind, version) in started {
             self.watch(Kind::of(kind), version, cache, tasks);
         }
-        self.adjust_secrets(cache, tasks);
+        self.secrets_are_settled = false;
     }
 
     fn watch(&mut self, kind: &'static Kind, version: &'static str, cache: &mut Cache, tasks: &mut Tasks) {
@@ -199,14 +209,18 @@ impl Reflectors {
         self.running.insert(kind.name, Running { number, handle });
     }
 
-    /// Watches exactly those Secrets one by one that owners name.
-    fn adjust_secrets(&mut self, cache: &mut Cache, tasks: &mut Tasks) {
+    /// Watches exactly those Secrets one by one that owners name. All owners are asked, unless none has changed.
+    pub(super) fn adjust_secrets(&mut self, cache: &mut Cache, tasks: &mut Tasks) {
+        if std::mem::replace(&mut self.secrets_are_settled, true) {
+            return;
+        }
         let needed = secrets::needed(cache);
         self.secrets.retain(|key, running| {
             let stays = needed.contains(key);
             if !stays {
                 running.handle.abort();
                 cache.drop_named_secret(key);
+                self.unheard_secrets.remove(key);
             }
             stays
         });
@@ -227,6 +241,7 @@ impl Reflectors {
         let say =
             move |event: Result<_, _>| Input::Secret(named.clone(), number, event.map(|event| change(kind, event)));
         let handle = tasks.spawn(name, follow(api, selection, sender, say));
+        self.unheard_secrets.insert(key.clone());
         self.secrets.insert(key, Running { number, handle });
     }
 
