@@ -27,7 +27,10 @@ pub(super) fn trim_metadata(kind: KindName, metadata: &mut ObjectMeta) {
     if let Some(entries) = &mut metadata.managed_fields {
         entries.retain(ours);
         entries.shrink_to_fit();
-        entries.iter_mut().for_each(trim_entry);
+        // What is on a Gateway is others' too, and there are few.
+        if kind != KindName::Gateway {
+            entries.iter_mut().for_each(trim_entry);
+        }
     }
     if metadata.managed_fields.as_ref().is_some_and(Vec::is_empty) {
         metadata.managed_fields = None;
