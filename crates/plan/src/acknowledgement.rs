@@ -67,8 +67,7 @@ pub(crate) fn set_refusal(set: &ListenerSet) -> Option<&Condition> {
 /// `since` is the generation in which the entry last changed. What was observed before says nothing about it, and what
 /// was observed later does, whatever else changed (law 6).
 pub(crate) fn listener(entry: Option<EntryStatus<'_>>, section: &str, since: i64) -> Option<Finding> {
-    let pending = || Reason::Pending.because(format!("waiting for the gateway to serve listener {section}"));
-    let Some(entry) = entry else { return Some(pending()) };
+    let Some(entry) = entry else { return Some(pending(section)) };
     let current = |type_: &str| {
         let found = entry.conditions.iter().find(|condition| condition.type_ == type_);
         found.filter(|condition| is_current(condition, since))
@@ -84,10 +83,19 @@ pub(crate) fn listener(entry: Option<EntryStatus<'_>>, section: &str, since: i64
         failed.filter(|condition| condition.status == "False").min_by_key(|failure| reason_of(failure))
     {
         // A controller that has not come to it yet may say so as False (Gateway API, ListenerReasonPending).
-        return Some(if failure.reason == "Pending" { pending() } else { reason_of(failure).because(said(failure)) });
+        return Some(if failure.reason == "Pending" {
+            pending(section)
+        } else {
+            reason_of(failure).because(said(failure))
+        });
     }
     let programmed = current("Programmed").is_some_and(|condition| condition.status == "True");
-    (!programmed).then(pending)
+    (!programmed).then(|| pending(section))
+}
+
+/// A listener that is not served yet.
+pub(crate) fn pending(section: &str) -> Finding {
+    Reason::Pending.because(format!("waiting for the gateway to serve listener {section}"))
 }
 
 /// How a listener stands that is to take another's place.
@@ -192,6 +200,18 @@ pub(crate) fn tls_route_statuses(route: &TlsRoute) -> Vec<ParentStatus<'_>> {
         }
     });
     status.collect()
+}
+
+impl EntryStatus<'_> {
+    /// Whether the gateway cannot use, or has not found, a certificate of the listener.
+    pub(crate) fn misses_certificate(self) -> bool {
+        let misses = |condition: &Condition| {
+            condition.type_ == "ResolvedRefs"
+                && condition.status == "False"
+                && condition.reason == "InvalidCertificateRef"
+        };
+        self.conditions.iter().any(misses)
+    }
 }
 
 impl Parent {

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use portreeve_api::ServiceReference;
 use serde_json::json;
 
-use crate::acknowledgement::{is_answered, listener, set_entry, set_refusal};
+use crate::acknowledgement::{EntryStatus, is_answered, listener, pending, set_entry, set_refusal};
 use crate::claim::GatewayName;
 use crate::condition::{Finding, Reason};
 use crate::contest::Contests;
@@ -17,6 +17,9 @@ use crate::wanted::Wanted;
 
 /// How long a controller may take to say anything about a new ListenerSet.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// How long a gateway may take to notice a Secret that is new.
+const NOTICE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Everything that was decided before statuses.
 pub(crate) struct Settled<'s, 'a> {
@@ -81,7 +84,12 @@ impl Settled<'_, '_> {
         });
         let ignored = if set.is_some_and(is_answered) { None } else { self.ignored(set, alarm) };
         let since = self.entry_generation(watched.set, watched.section, watched.recorded);
-        let served = listener(set.and_then(|set| set_entry(set, watched.section)), watched.section, since);
+        let entry = set.and_then(|set| set_entry(set, watched.section));
+        let served = listener(entry, watched.section, since).map(|finding| {
+            let certificate_is_new =
+                entry.is_some_and(EntryStatus::misses_certificate) && self.certificate_is_new(watched, alarm);
+            if certificate_is_new { pending(watched.section) } else { finding }
+        });
         let findings: Vec<_> = [refused, ignored, served].into_iter().flatten().collect();
         if !findings.is_empty() {
             // A listener that is not programmed need not answer.
@@ -89,6 +97,23 @@ impl Settled<'_, '_> {
         }
         let dialled = self.view.world.failed_dials.get(&(watched.gateway.clone(), watched.port));
         dialled.map(|why| Reason::DialFailed.because(dials::describe(watched.port, why))).into_iter().collect()
+    }
+
+    /// Whether the certificate of a listener has only just come: a gateway that misses it is about to notice.
+    fn certificate_is_new(&self, watched: &WatchedListener<'_>, alarm: &mut Alarm) -> bool {
+        let namespace = &watched.set.namespace;
+        let set = self.view.listener_set(namespace, &watched.set.name);
+        let listeners = set.into_iter().flat_map(|set| &set.spec.listeners);
+        let tls = listeners.filter(|listener| listener.name == watched.section).filter_map(|found| found.tls.as_ref());
+        let secrets = tls.flat_map(|tls| tls.certificate_refs.iter().flatten());
+        let created = secrets.map(|secret| {
+            let secret = self.view.secret(secret.namespace.as_deref().unwrap_or(namespace), &secret.name)?;
+            Some(secret.metadata.creation_timestamp.as_ref()?.0)
+        });
+        // One that is not there is not new.
+        let newest = created.collect::<Option<Vec<_>>>().and_then(|created| created.into_iter().max());
+        let noticed = newest.map(|newest| newest + NOTICE).filter(|noticed| *noticed > self.view.now);
+        noticed.inspect(|noticed| alarm.set(*noticed)).is_some()
     }
 
     /// No status a minute after the write: nobody serves ListenerSets there.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::body::GATEWAY_API_V1;
 use crate::condition::{Finding, Reason};
-use crate::differ::{Drift, differ, owned_by_us};
+use crate::differ::{Drift, OwnedFields, differ, owned_by_us};
 use crate::object::{Key, Live, OwnerIdentity, maker_of};
 use crate::output::{Apply, Event, Patch};
 use crate::text::list;
@@ -108,7 +108,7 @@ fn strays(set: &ListenerSet, key: &Key, body: &Value, owner: OwnerIdentity<'_>) 
         listeners.into_iter().flatten().find(|listener| listener["name"] == name)
     };
     // What we put there ourselves goes with the next apply.
-    let ours: Vec<&Value> = owned_by_us(set.metadata.managed_fields.as_deref()).collect();
+    let ours: Vec<_> = owned_by_us(set.metadata.managed_fields.as_deref()).map(OwnedFields::to_value).collect();
     let is_ours = |name: &str, field: &str| {
         let entry = json!({ "name": name }).to_string();
         ours.iter().any(|fields| !fields["f:spec"]["f:listeners"][format!("k:{entry}")][field].is_null())

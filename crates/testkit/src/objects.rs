@@ -1,6 +1,7 @@
 //! Objects of a bed's cluster.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -46,7 +47,10 @@ impl Bed {
     /// Installs the definitions of a name of `portreeve_programs` (`gateway-api-standard`, `gateway-api-experimental`,
     /// `envoy-gateway`, `cert-manager`) whose file names are wanted, and waits until the API server serves them.
     pub async fn define(&self, name: &str, wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
-        let folder = portreeve_programs::find_definitions(name)?;
+        self.define_all_in(&portreeve_programs::find_definitions(name)?, wanted).await
+    }
+
+    async fn define_all_in(&self, folder: &Path, wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
         let mut objects: Vec<Value> = Vec::new();
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
@@ -66,6 +70,12 @@ impl Bed {
             .await?;
         }
         Ok(())
+    }
+
+    /// Installs the definitions of the project's own kinds, as the chart has them.
+    pub async fn define_own(&self) -> anyhow::Result<()> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/portreeve/files/crds");
+        self.define_all_in(&folder, |_| true).await
     }
 
     /// Deletes an object; `name` is `<namespace>/<name>`, or the name alone of an object without namespace.

@@ -2,11 +2,14 @@
 
 mod arrows;
 mod bed;
+mod bench;
 mod check;
 mod crds;
+mod load;
 mod manifests;
 mod rbac;
 mod run;
+mod soak;
 mod test;
 mod tools;
 
@@ -37,6 +40,19 @@ enum Task {
         #[arg(value_name = "GROUP")]
         also: Vec<String>,
     },
+    /// Measure, and keep the results in `bench/results`
+    Bench {
+        #[command(subcommand)]
+        bench: bench::Bench,
+    },
+    /// Run what takes long: many apps, settled minutes, an API server that is away for a minute
+    ///
+    /// Each scenario has a cluster of its own with the real binary. Exit code 1 says that one has failed.
+    Soak {
+        /// Only the scenarios that have this word in their names
+        #[arg(value_name = "WORD", default_value = "", hide_default_value = true)]
+        only: String,
+    },
     /// Run the static checks: formatting, lints, dependencies, documentation, arrows between crates
     Check,
     /// Write the definitions of our own kinds into the chart
@@ -63,9 +79,16 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Test => test::run(),
         Task::Bed { also } => bed::run(&also),
+        Task::Bench { bench } => bench::run(&bench),
+        Task::Soak { only } => soak::run(&only),
         Task::Check => check::run(),
         Task::Crds { check } => crds::run(check),
         Task::Manifests { check } => manifests::run(check),
         Task::Rbac { check } => rbac::run(check),
     }
+}
+
+/// Where tasks run that wait for many things.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
 }

@@ -7,13 +7,14 @@ mod pace;
 mod reflectors;
 mod round;
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::Client;
-use portreeve_plan::{Config, Plan};
+use portreeve_plan::{Config, ObjectRef, Plan};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -43,6 +44,9 @@ pub enum EngineError {
     /// Planning has failed, which is a fault of Portreeve.
     #[error("planning has failed, which is a fault of Portreeve: {0}")]
     Plan(String),
+    /// Writing has failed as a whole, which is a fault of Portreeve.
+    #[error("writing has failed, which is a fault of Portreeve: {0}")]
+    Write(String),
 }
 
 /// What the engine is given.
@@ -70,6 +74,8 @@ pub(crate) struct Engine {
     aims: watch::Sender<Aims>,
     dialled: watch::Receiver<Option<Dialled>>,
     pace: Pace,
+    /// Owners whose status waits for the next round.
+    held: BTreeSet<ObjectRef>,
     /// Why nothing could be written last, as it was logged.
     unavailable: Option<String>,
 }
@@ -104,6 +110,7 @@ impl Engine {
             aims,
             dialled,
             pace: Pace::default(),
+            held: BTreeSet::new(),
             unavailable: None,
         }
     }
@@ -115,7 +122,9 @@ impl Engine {
         self.look_around();
         loop {
             if work.is_none() && self.pace.is_due(Instant::now()) && self.may_plan() {
-                work = Some(self.plan());
+                // Once for a round, since all owners are asked; what is watched anew is waited for.
+                self.reflectors.adjust_secrets(&mut self.cache, &mut self.tasks);
+                work = self.may_plan().then(|| self.plan());
             }
             let alarm = self.pace.next().filter(|_| work.is_none() && self.may_plan());
             tokio::select! {

@@ -36,6 +36,10 @@ pub(super) struct Reflectors {
     knows_definitions: bool,
     running: BTreeMap<KindName, Running>,
     secrets: BTreeMap<Key, Running>,
+    /// Those of which nothing is known yet, not even that they are not there.
+    unheard_secrets: BTreeSet<Key>,
+    /// Whether no owner and no Secret has changed since `secrets` was put in line with them.
+    secrets_are_settled: bool,
     /// What does not work at present, by the name of the watch.
     troubles: BTreeMap<String, Trouble>,
     watches: u64,
@@ -65,6 +69,8 @@ impl Reflectors {
             knows_definitions: false,
             running: BTreeMap::new(),
             secrets: BTreeMap::new(),
+            unheard_secrets: BTreeSet::new(),
+            secrets_are_settled: false,
             troubles: BTreeMap::new(),
             watches: 0,
         }
@@ -90,13 +96,16 @@ impl Reflectors {
                 }
                 let changed = self.hear(Kind::of(kind).label(), said, cache.store_mut(kind));
                 if changed && matches!(kind, KindName::NebariApp | KindName::Tenant | KindName::Secret) {
-                    self.adjust_secrets(cache, tasks);
+                    self.secrets_are_settled = false;
                 }
                 changed
             }
             Input::Secret(key, number, said) => {
                 if self.secrets.get(&key).is_none_or(|running| running.number != number) {
                     return false;
+                }
+                if matches!(said, Ok(Change::ListEnd) | Err(_)) {
+                    self.unheard_secrets.remove(&key);
                 }
                 self.hear(secret_watch(&key), said, Some(cache.named_secret_mut(&key)))
             }
@@ -138,8 +147,7 @@ impl Reflectors {
         }
         let unknown = cache.stores().filter(|(_, store)| !store.is_synced);
         let kinds = unknown.map(|(kind, _)| self.explain(&Kind::of(kind).label()));
-        let secrets = self.secrets.keys().filter(|key| !cache.knows_named_secret(key));
-        kinds.chain(secrets.map(|key| self.explain(&secret_watch(key)))).collect()
+        kinds.chain(self.unheard_secrets.iter().map(|key| self.explain(&secret_watch(key)))).collect()
     }
 
     fn explain(&self, name: &str) -> String {
@@ -192,7 +200,7 @@ impl Reflectors {
         for (kind, version) in started {
             self.watch(Kind::of(kind), version, cache, tasks);
         }
-        self.adjust_secrets(cache, tasks);
+        self.secrets_are_settled = false;
     }
 
     fn watch(&mut self, kind: &'static Kind, version: &'static str, cache: &mut Cache, tasks: &mut Tasks) {
@@ -209,8 +217,11 @@ impl Reflectors {
         self.running.insert(kind.name, Running { number, handle });
     }
 
-    /// Watches exactly those Secrets one by one that owners name.
-    fn adjust_secrets(&mut self, cache: &mut Cache, tasks: &mut Tasks) {
+    /// Watches exactly those Secrets one by one that owners name. All owners are asked, unless none has changed.
+    pub(super) fn adjust_secrets(&mut self, cache: &mut Cache, tasks: &mut Tasks) {
+        if std::mem::replace(&mut self.secrets_are_settled, true) {
+            return;
+        }
         let watched = self.secrets.keys().cloned().collect();
         let needed = secrets::needed(cache, &watched);
         self.secrets.retain(|key, running| {
@@ -219,6 +230,7 @@ impl Reflectors {
                 running.handle.abort();
                 cache.drop_named_secret(key);
                 self.troubles.remove(&secret_watch(key));
+                self.unheard_secrets.remove(key);
             }
             stays
         });
@@ -238,6 +250,7 @@ impl Reflectors {
         let say =
             move |event: Result<_, _>| Input::Secret(named.clone(), number, event.map(|event| change(kind, event)));
         let handle = tasks.spawn(secret_watch(&key), follow(api, selection, sender, say));
+        self.unheard_secrets.insert(key.clone());
         self.secrets.insert(key, Running { number, handle });
     }
 

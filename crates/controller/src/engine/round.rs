@@ -7,11 +7,11 @@ use portreeve_plan::{Event, Plan, World, plan};
 use super::{Done, Engine, EngineError, Work};
 use crate::admin::metrics::KindCount;
 use crate::dial::{Aims, Dialled};
-use crate::execute::{Answer, Failure, Outcome, Request, Write, key, prepare, record};
+use crate::execute::{Answer, Failure, Outcome, Request, Write, hold_statuses, key, prepare, record};
 use crate::gather::{gather, not_ready};
 use crate::jitter::jitter;
+use crate::reflect::Object;
 use crate::reflect::kind::Kind;
-use crate::reflect::{Object, read};
 
 /// The reason of the event that tells an owner that something of it cannot be written.
 const WRITE_REFUSED: &str = "WriteRefused";
@@ -56,15 +56,23 @@ impl Engine {
         let wake_at = plan.wake_at.map(|at| at.duration_since((self.setup.clock)()));
         self.pace.wake_at(wake_at.map(|left| now + Duration::try_from(left).unwrap_or_default()));
         let (stages, news) = prepare(plan, &self.cache);
-        let stages = self.retries.filter(stages, now);
+        let mut stages = self.retries.filter(stages, now);
+        self.held = hold_statuses(&mut stages, &self.held);
+        if !self.held.is_empty() {
+            self.pace.changed(now);
+        }
         self.setup.metrics.waiting(self.retries.waiting());
         self.pace.wake_at(self.retries.next_due());
         self.tell(news);
         if stages.is_empty() {
             return None;
         }
-        let executor = self.executor.clone();
-        Some(Box::pin(async move { Ok(Done::Wrote(executor.run(stages).await)) }))
+        // On a task of its own, so that what watches say is taken in meanwhile.
+        let writing = tokio::spawn(self.executor.clone().run(stages));
+        Some(Box::pin(async move {
+            let outcomes = writing.await.map_err(|error| EngineError::Write(error.to_string()))?;
+            Ok(Done::Wrote(outcomes))
+        }))
     }
 
     /// Takes in what became of the writes.
@@ -88,7 +96,7 @@ impl Engine {
     fn succeeded(&mut self, write: Write, answer: Answer, now: Instant) {
         let Some(kind) = Kind::find(&write.object.api_version, &write.object.kind) else { return };
         let answer = match answer {
-            Answer::Object(object) => Some(read(kind, *object)),
+            Answer::Object(object) => Some(*object),
             Answer::Deleted => None,
         };
         if self.retries.succeeded(&write, answer.as_ref().map(|(_, entry)| entry.revision)) {

@@ -12,4 +12,4 @@ mod write;
 pub(crate) use event::{Recorder, record};
 pub(crate) use failure::Failure;
 pub(crate) use run::{Answer, Executor, Outcome};
-pub(crate) use write::{Request, Verb, Write, key, prepare};
+pub(crate) use write::{Request, Verb, Write, hold_statuses, key, prepare};

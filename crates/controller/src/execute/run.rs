@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Failure, Request, Write};
 use crate::reflect::kind::Kind;
+use crate::reflect::{Entry, Key, read};
 
 /// How many writes are under way at once. More only make an API server queue them.
 const SIDE_BY_SIDE: usize = 24;
@@ -40,8 +41,8 @@ pub(crate) struct Outcome {
 /// What the API server has answered.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// The object as it is now.
-    Object(Box<DynamicObject>),
+    /// The object as it is now, as far as decisions read it: of a big plan there are many answers.
+    Object(Box<(Key, Entry)>),
     /// The object is gone.
     Deleted,
 }
@@ -81,7 +82,8 @@ impl Executor {
     }
 
     async fn request(&self, write: &Write) -> Result<Answer, Failure> {
-        let (api, name) = (self.api(&write.object)?, write.object.name.as_str());
+        let kind = known(&write.object)?;
+        let (api, name) = (self.api(kind, &write.object), write.object.name.as_str());
         let as_us = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let object = match &write.request {
             Request::Apply(body) => api.patch(name, &as_us.force(), &Patch::Apply(body)).await?,
@@ -93,32 +95,42 @@ impl Executor {
                 let patched = api.patch(name, &as_us, &Patch::<()>::Json(patch)).await;
                 patched.map_err(Failure::of_tested_patch)?
             }
-            Request::Copy(from) => return self.copy(from, &api, &write.object).await,
-            Request::Delete { uid, resource_version } => return delete(&api, name, uid, resource_version).await,
+            Request::Copy(from) => self.copy(from, &api, &write.object).await?,
+            Request::Delete { uid, resource_version } => match delete(&api, name, uid, resource_version).await? {
+                Some(object) => object,
+                None => return Ok(Answer::Deleted),
+            },
         };
-        Ok(Answer::Object(Box::new(object)))
+        Ok(Answer::Object(Box::new(read(kind, object))))
     }
 
     /// Makes a Secret as another one is now. One that is there already is nobody's to overwrite.
-    async fn copy(&self, from: &ObjectRef, to: &Api<DynamicObject>, target: &ObjectRef) -> Result<Answer, Failure> {
-        let source = self.api(from)?.get(&from.name).await?;
+    async fn copy(
+        &self,
+        from: &ObjectRef,
+        to: &Api<DynamicObject>,
+        target: &ObjectRef,
+    ) -> Result<DynamicObject, Failure> {
+        let source = self.api(known(from)?, from).get(&from.name).await?;
         let parameters = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        Ok(Answer::Object(Box::new(to.create(&parameters, &copy_of(source, target)).await?)))
+        Ok(to.create(&parameters, &copy_of(source, target)).await?)
     }
 
-    fn api(&self, object: &ObjectRef) -> Result<Api<DynamicObject>, Failure> {
-        let unknown = || {
-            Failure::Refused(format!("{} is a kind that Portreeve does not know, which is its own fault", object.kind))
-        };
-        let kind = Kind::find(&object.api_version, &object.kind).ok_or_else(unknown)?;
+    fn api(&self, kind: &Kind, object: &ObjectRef) -> Api<DynamicObject> {
         let version = object.api_version.rsplit('/').next().unwrap_or_default();
         let resource = kind.resource(version);
         let client = self.client.clone();
-        Ok(match &object.namespace {
+        match &object.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
-        })
+        }
     }
+}
+
+fn known(object: &ObjectRef) -> Result<&'static Kind, Failure> {
+    let unknown =
+        || Failure::Refused(format!("{} is a kind that Portreeve does not know, which is its own fault", object.kind));
+    Kind::find(&object.api_version, &object.kind).ok_or_else(unknown)
 }
 
 /// Type and values, and what its issuer has noted on it; no owner.
@@ -137,17 +149,20 @@ fn copy_of(source: DynamicObject, target: &ObjectRef) -> DynamicObject {
     DynamicObject { types: source.types, metadata, data: source.data }
 }
 
-async fn delete(api: &Api<DynamicObject>, name: &str, uid: &str, resource_version: &str) -> Result<Answer, Failure> {
+/// Deletes an object; returns what is left of it.
+async fn delete(
+    api: &Api<DynamicObject>,
+    name: &str,
+    uid: &str,
+    resource_version: &str,
+) -> Result<Option<DynamicObject>, Failure> {
     let preconditions =
         Preconditions { uid: Some(uid.to_owned()), resource_version: Some(resource_version.to_owned()) };
     let parameters = DeleteParams::background().preconditions(preconditions);
     match api.delete(name, &parameters).await {
         // An object with finalizers stays for a while; one without is answered as it was at last.
-        Ok(client_answer) => Ok(match client_answer.left() {
-            Some(object) if has_finalizers(&object) => Answer::Object(Box::new(object)),
-            _ => Answer::Deleted,
-        }),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Answer::Deleted),
+        Ok(answer) => Ok(answer.left().filter(has_finalizers)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

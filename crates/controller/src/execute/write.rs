@@ -104,6 +104,21 @@ pub(crate) fn prepare(plan: Plan, cache: &Cache) -> (Vec<Vec<Write>>, Vec<Event>
     (stages, told.into_values().flatten().collect())
 }
 
+/// Takes out the statuses of owners for whom objects are made in the same round: they would be out of date as soon as
+/// the objects are answered, and cost one more write. Nobody waits twice; returns who waits now.
+pub(crate) fn hold_statuses(stages: &mut Vec<Vec<Write>>, waited: &BTreeSet<ObjectRef>) -> BTreeSet<ObjectRef> {
+    let applies = stages.iter().flatten().filter(|write| write.verb == Verb::Apply);
+    let busy: BTreeSet<ObjectRef> = applies.filter_map(|write| write.owner.clone()).collect();
+    let waits =
+        |write: &Write| write.verb == Verb::Status && busy.contains(&write.object) && !waited.contains(&write.object);
+    let held = stages.iter().flatten().filter(|write| waits(write)).map(|write| write.object.clone()).collect();
+    for stage in stages.iter_mut() {
+        stage.retain(|write| !waits(write));
+    }
+    stages.retain(|stage| !stage.is_empty());
+    held
+}
+
 impl Write {
     fn new(object: ObjectRef, verb: Verb, request: Request, cache: &Cache) -> Self {
         let seen = known(&object, cache).map_or(0, |entry| entry.revision);

@@ -113,3 +113,28 @@ fn an_event_waits_for_the_status_that_it_goes_with() {
     assert_eq!(news, [event(other)]);
     assert_eq!(stages[0][0].events, [event(the_app())]);
 }
+
+#[test]
+fn a_status_waits_once_for_the_objects_of_its_owner() {
+    let write = |verb, object: &ObjectRef, owner: &ObjectRef| Write {
+        object: object.clone(),
+        verb,
+        request: Request::Apply(Value::Null),
+        owner: Some(owner.clone()),
+        seen: 0,
+        events: Vec::new(),
+    };
+    let (app, other) = (the_app(), ObjectRef { name: "other".to_owned(), ..the_app() });
+    let route = ObjectRef { kind: "HTTPRoute".to_owned(), ..the_app() };
+    let stages = || {
+        let statuses = vec![write(Verb::Status, &app, &app), write(Verb::Status, &other, &other)];
+        vec![vec![write(Verb::Apply, &route, &app)], statuses]
+    };
+    let mut first = stages();
+    let held = hold_statuses(&mut first, &BTreeSet::new());
+    assert_eq!(held, BTreeSet::from([app.clone()]));
+    assert_eq!(first[1].iter().map(|write| &write.object).collect::<Vec<_>>(), [&other]);
+    let mut second = stages();
+    assert!(hold_statuses(&mut second, &held).is_empty());
+    assert_eq!(second, stages());
+}

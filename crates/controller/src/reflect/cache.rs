@@ -79,11 +79,6 @@ impl Cache {
         self.named_secrets.entry(key.clone()).or_insert_with(|| Store::new("v1"))
     }
 
-    /// Whether it is known if the Secret, which is watched by itself, is there.
-    pub(crate) fn knows_named_secret(&self, key: &Key) -> bool {
-        self.named_secrets.get(key).is_some_and(|store| store.is_synced)
-    }
-
     pub(crate) fn drop_named_secret(&mut self, key: &Key) {
         self.named_secrets.remove(key);
     }

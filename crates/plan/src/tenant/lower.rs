@@ -198,6 +198,7 @@ pub(crate) fn rooms(view: &View<'_>, cases: &[TenantCase<'_>]) -> Rooms {
 pub(super) fn own_entries(gateway: SharedGateway<'_>) -> BTreeSet<String> {
     let mut entries = BTreeSet::new();
     for fields in owned_by_us(gateway.object.metadata.managed_fields.as_deref()) {
+        let fields = fields.to_value();
         let keys = fields["f:spec"]["f:listeners"].as_object().into_iter().flat_map(|listeners| listeners.keys());
         let names = keys.filter_map(|key| serde_json::from_str::<Value>(key.strip_prefix("k:")?).ok());
         entries.extend(names.filter_map(|key| Some(key["name"].as_str()?.to_owned())));

@@ -1,7 +1,5 @@
 //! What a platform has before an operator runs: the definitions of our kinds, the shared Gateway and its certificate.
 
-use std::path::Path;
-
 use portreeve_testkit::clients::{Answer, http_get, https_get};
 use portreeve_testkit::{Bed, Builder, Channel, condition, fixtures, tls};
 use serde_json::Value;
@@ -32,15 +30,7 @@ impl Platform {
     /// Starts parts of a bed, with the definitions of our kinds and nothing else.
     pub(crate) async fn bare(bed: Builder) -> anyhow::Result<Self> {
         let bed = bed.start().await?;
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/portreeve/files/crds");
-        for entry in std::fs::read_dir(folder)? {
-            bed.apply(&std::fs::read_to_string(entry?.path())?).await?;
-        }
-        for name in ["nebariapps.reconcilers.nebari.dev", "tenants.kubespaces.io"] {
-            let established = |definition: &Value| condition(definition, "Established") == Some("True");
-            let kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-            bed.wait_for(kind.0, kind.1, name, "is established", established).await?;
-        }
+        bed.define_own().await?;
         Ok(Self { bed })
     }
 

@@ -1,0 +1,17 @@
+//! Many owners on a real API server, with the operator as a process of its own: what `bench operator` measures, and what
+//! `soak` runs for longer.
+
+mod apps;
+mod create;
+mod owners;
+mod platform;
+mod process;
+mod requests;
+mod stub;
+
+pub(crate) use apps::Apps;
+pub(crate) use create::{create_all, create_through, delete};
+pub(crate) use owners::Owners;
+pub(crate) use platform::{Gateway, Platform, build_operator};
+pub(crate) use process::{Usage, usage};
+pub(crate) use requests::{Writes, writes};
