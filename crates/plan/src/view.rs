@@ -9,6 +9,7 @@ use gateway_api::listenersets::ListenerSet;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota, Secret, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Resource;
@@ -21,6 +22,7 @@ use crate::claim::{GatewayName, OwnerKind};
 use crate::gateway::{SharedGateway, gateways_behind};
 use crate::isolation::Isolation;
 use crate::object::{Key, Kind, Live, Maker};
+use crate::release::{Release, releases};
 use crate::world::World;
 
 type ByName<'a, T> = HashMap<(&'a str, &'a str), &'a T>;
@@ -41,6 +43,9 @@ pub(crate) struct View<'a> {
     certificates: ByName<'a, Certificate>,
     security_policies: ByName<'a, SecurityPolicy>,
     cluster_issuers: ByName<'a, ClusterIssuer>,
+    stateful_sets: ByName<'a, StatefulSet>,
+    deployments: ByName<'a, Deployment>,
+    releases: HashMap<(&'a str, &'a str), Release<'a>>,
     resource_quotas: ByName<'a, ResourceQuota>,
     limit_ranges: ByName<'a, LimitRange>,
     config_maps: ByName<'a, ConfigMap>,
@@ -79,6 +84,9 @@ impl<'a> View<'a> {
             certificates: by_name(&world.certificates),
             security_policies: by_name(&world.security_policies),
             cluster_issuers: by_name(&world.cluster_issuers),
+            stateful_sets: by_name(&world.stateful_sets),
+            deployments: by_name(&world.deployments),
+            releases: releases(world),
             resource_quotas: by_name(&world.resource_quotas),
             limit_ranges: by_name(&world.limit_ranges),
             config_maps: by_name(&world.config_maps),
@@ -164,6 +172,24 @@ impl<'a> View<'a> {
 
     pub(crate) fn cluster_issuer(&self, name: &str) -> Option<&'a ClusterIssuer> {
         self.cluster_issuers.get(&("", name)).copied()
+    }
+
+    pub(crate) fn stateful_set(&self, namespace: &str, name: &str) -> Option<&'a StatefulSet> {
+        self.stateful_sets.get(&(namespace, name)).copied()
+    }
+
+    pub(crate) fn deployment(&self, namespace: &str, name: &str) -> Option<&'a Deployment> {
+        self.deployments.get(&(namespace, name)).copied()
+    }
+
+    /// What the Helm client has recorded of a release.
+    pub(crate) fn release(&self, namespace: &str, name: &str) -> Option<Release<'a>> {
+        self.releases.get(&(namespace, name)).copied()
+    }
+
+    /// The namespaces, in order, in which the Helm client has recorded a release of this name.
+    pub(crate) fn namespaces_with_release(&self, name: &str) -> BTreeSet<&'a str> {
+        self.releases.keys().filter(|(_, release)| *release == name).map(|(namespace, _)| *namespace).collect()
     }
 
     /// All HTTPRoutes of a namespace, by name.

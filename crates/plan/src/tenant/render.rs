@@ -6,6 +6,8 @@ use portreeve_names::HostPattern;
 use serde_json::{Value, json};
 
 use super::lower::own_entries;
+use super::provision::Provision;
+use super::values::{Exposure, Projection};
 use super::{Tenant, TenantCase};
 use crate::acknowledgement::Parent;
 use crate::body::{self, Backend, CERTIFICATE_V1, GATEWAY_API_V1, Metadata};
@@ -16,11 +18,16 @@ use crate::object::{Key, Kind, Live, Maker};
 use crate::tenancy::{TenantApi, TenantApps};
 use crate::view::View;
 use crate::wanted::Wanted;
+use crate::world::Config;
 
 /// What was made for a tenant, as far as its status needs to know.
 #[derive(Default)]
 pub(crate) struct Rendered {
-    foreign: Vec<Key>,
+    pub(super) foreign: Vec<Key>,
+    /// Why the tenant cannot be limited as it asks.
+    pub(super) quota: Option<Finding>,
+    /// What becomes of its virtual cluster.
+    pub(crate) provision: Provision,
     /// The parent of the route to the API server, if that is wanted.
     pub(crate) api_parent: Option<Parent>,
     /// The tenant's entry of the apps Gateway, if that is wanted.
@@ -35,10 +42,16 @@ pub(crate) fn render<'a>(
     wanted: &mut Wanted<'_, 'a>,
 ) -> Rendered {
     let mut rendering = Rendering { view, tenant: &case.tenant, wanted, rendered: Rendered::default() };
-    if case.refusal.is_some() || case.tenant.is_leaving() {
+    if case.tenant.is_leaving() {
+        return rendering.rendered;
+    }
+    if case.refusal.is_some() {
+        rendering.keep_limits();
+        rendering.keep_provision();
         return rendering.rendered;
     }
     rendering.namespace();
+    let is_limited = rendering.limits();
     let config = &view.world.config;
     let granted = |claim: Option<usize>| claim.is_some_and(|claim| judgement.is_granted(claim));
     if let (Some(api), Some(name)) = (&config.tenant_api, &case.api)
@@ -51,7 +64,27 @@ pub(crate) fn render<'a>(
     {
         rendering.apps(apps);
     }
+    // A virtual cluster without its limits, or for names that are not the tenant's, is not made.
+    if is_limited && [&case.api, &case.apps].into_iter().flatten().all(|name| granted(name.claim)) {
+        rendering.provision(&exposure(&view.world.config, case));
+    } else {
+        rendering.keep_provision();
+    }
     rendering.rendered
+}
+
+fn exposure<'e>(config: &'e Config, case: &'e TenantCase<'_>) -> Exposure<'e> {
+    let tenant = case.tenant.name;
+    let api = config.tenant_api.as_ref();
+    let apps = config.tenant_apps.as_ref().zip(case.apps.as_ref());
+    Exposure {
+        api: api.map(|api| (derived::api_hostname(tenant, &api.domain), derived::api_server_url(tenant, &api.domain))),
+        apps: apps.map(|(apps, name)| Projection {
+            gateway: &name.gateway,
+            name: &apps.gateway_name,
+            hosts: derived::apps_domain(tenant, &apps.domain),
+        }),
+    }
 }
 
 /// One body for each Gateway that has entries of tenants, or has had: all entries together, since a body takes away
@@ -98,11 +131,11 @@ impl Rendered {
     }
 }
 
-struct Rendering<'r, 'v, 'a> {
-    view: &'r View<'a>,
-    tenant: &'r Tenant<'a>,
-    wanted: &'r mut Wanted<'v, 'a>,
-    rendered: Rendered,
+pub(super) struct Rendering<'r, 'v, 'a> {
+    pub(super) view: &'r View<'a>,
+    pub(super) tenant: &'r Tenant<'a>,
+    pub(super) wanted: &'r mut Wanted<'v, 'a>,
+    pub(super) rendered: Rendered,
 }
 
 impl<'a> Rendering<'_, '_, 'a> {
@@ -158,7 +191,9 @@ impl<'a> Rendering<'_, '_, 'a> {
         }
         let secret = derived::apps_certificate(self.tenant.name);
         let certificate = Key::new(Kind::Certificate, &apps.gateway_namespace, secret.as_str());
-        let spec = body::certificate(&secret, &domain, &apps.cluster_issuer);
+        let mut spec = body::certificate(&secret, &domain, &apps.cluster_issuer);
+        // By these the Secret is found when the tenant goes: issuers leave it where it is.
+        spec["secretTemplate"] = json!({ "labels": labels::of_tenant(self.tenant.name) });
         if self.add(certificate.clone(), body::object(&certificate, CERTIFICATE_V1, self.metadata(), spec)) {
             let name = derived::apps_listener(self.tenant.name);
             let entry = body::https_listener(&name, &hosts, crate::gateway::HTTPS_PORT, &secret, self.allowed_routes());
@@ -179,12 +214,13 @@ impl<'a> Rendering<'_, '_, 'a> {
         })
     }
 
-    fn metadata(&self) -> Metadata<'a> {
+    pub(super) fn metadata(&self) -> Metadata<'a> {
         let labels = labels::of_tenant(self.tenant.name);
         Metadata { labels, annotations: BTreeMap::new(), owner: Some(self.tenant.identity()) }
     }
 
-    fn add(&mut self, key: Key, body: Value) -> bool {
+    /// Wants an object; false, and noted, when its name is somebody else's.
+    pub(super) fn add(&mut self, key: Key, body: Value) -> bool {
         let added = self.wanted.add(self.tenant.identity(), &key, body);
         if !added {
             self.rendered.foreign.push(key);

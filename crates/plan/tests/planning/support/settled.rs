@@ -42,8 +42,11 @@ impl Cluster {
     }
 }
 
-/// By its controller; without one, by the contract's labels.
+/// By its controller; without one, by the contract's labels. What the Helm client records is made for a tenant too.
 pub(super) fn is_made(object: &Value) -> bool {
+    if object["type"] == super::releases::RECORD {
+        return true;
+    }
     let metadata = &object["metadata"];
     match list(&metadata["ownerReferences"]).iter().find(|owner| owner["controller"] == true) {
         Some(owner) => owner["kind"] == "NebariApp" || owner["kind"] == "Tenant",
