@@ -81,7 +81,8 @@ pub(crate) fn released<'l, 'a>(gone: &[Gone<'_>], leaving: &'l [OwnerIdentity<'a
     leaving.iter().filter(|owner| !is_left(owner)).collect()
 }
 
-fn key_of(kind: Kind, live: Live<'_>) -> Key {
+/// Its name.
+pub(crate) fn key_of(kind: Kind, live: Live<'_>) -> Key {
     let metadata = live.metadata();
     Key::new(kind, metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
 }

@@ -315,7 +315,7 @@ impl<'a> View<'a> {
 }
 
 /// All objects of the kinds of which tenants' virtual clusters are made.
-fn all_provisioned(world: &World) -> impl Iterator<Item = (Kind, Live<'_>)> {
+pub(crate) fn all_provisioned(world: &World) -> impl Iterator<Item = (Kind, Live<'_>)> {
     let quotas = world.resource_quotas.iter().map(|object| (Kind::ResourceQuota, Live::ResourceQuota(object)));
     let limits = world.limit_ranges.iter().map(|object| (Kind::LimitRange, Live::LimitRange(object)));
     let config_maps = world.config_maps.iter().map(|object| (Kind::ConfigMap, Live::ConfigMap(object)));

@@ -28,6 +28,9 @@ const CHART_LAYER: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 /// Reasons of Flux for a `HelmRelease` that waits for something else.
 const FLUX_WAITS: [&str; 3] = ["SourceNotReady", "DependencyNotReady", "Progressing"];
 
+/// What makes a virtual cluster.
+pub(super) const PROVISION: [Kind; 4] = [Kind::ConfigMap, Kind::OciRepository, Kind::HelmRepository, Kind::HelmRelease];
+
 /// What becomes of a virtual cluster, as far as the plan and the tenant's status need to know.
 #[derive(Default)]
 pub(crate) struct Provision {
@@ -51,7 +54,7 @@ impl<'a> Rendering<'_, '_, 'a> {
         let vcluster = self.tenant.source.spec.vcluster.as_ref();
         if let Some(fault) = vcluster.and_then(|vcluster| fault(vcluster, &config.allowed_overrides)) {
             self.rendered.provision.failure = Some(Reason::InvalidSpec.because(fault));
-            self.keep_provision();
+            self.keep(&PROVISION);
             return;
         }
         let version = version(vcluster, &config.provisioner);
@@ -65,13 +68,6 @@ impl<'a> Rendering<'_, '_, 'a> {
             Provisioner::Helm { chart, .. } => self.install(chart, version, values),
             Provisioner::Flux(charts) => self.flux(charts, version, values),
         }
-    }
-
-    /// Whatever makes the virtual cluster stays as it is.
-    pub(super) fn keep_provision(&mut self) {
-        let keys = [Kind::OciRepository, Kind::HelmRepository, Kind::HelmRelease].map(|kind| self.flux_key(kind));
-        self.wanted.kept.extend(keys);
-        self.wanted.kept.insert(self.values_key());
     }
 
     /// The values for whoever provisions.

@@ -13,6 +13,9 @@ use crate::object::{Key, Kind};
 use crate::quantity;
 use crate::world::Provisioner;
 
+/// What limits a tenant.
+pub(super) const LIMITS: [Kind; 2] = [Kind::ResourceQuota, Kind::LimitRange];
+
 /// `spec.hard` of a ResourceQuota; empty: no quota.
 type Hard = BTreeMap<&'static str, String>;
 
@@ -26,17 +29,12 @@ impl Rendering<'_, '_, '_> {
         let fault = match hard_limits(self.tenant.source.spec.resources.as_ref()) {
             Ok(hard) => self.quota(hard),
             Err(fault) => {
-                self.keep_limits();
+                self.keep(&LIMITS);
                 Some(format!("ensuring resource quota: {fault}"))
             }
         };
         self.rendered.quota = fault.map(|fault| Reason::QuotaFailed.because(fault));
         self.rendered.quota.is_none()
-    }
-
-    pub(super) fn keep_limits(&mut self) {
-        let (quota, limits) = self.limit_keys();
-        self.wanted.kept.extend([quota, limits]);
     }
 
     fn quota(&mut self, hard: Hard) -> Option<String> {

@@ -6,7 +6,8 @@ use portreeve_names::HostPattern;
 use serde_json::{Value, json};
 
 use super::lower::own_entries;
-use super::provision::Provision;
+use super::provision::{PROVISION, Provision};
+use super::quota::LIMITS;
 use super::values::{Exposure, Projection};
 use super::{Tenant, TenantCase};
 use crate::acknowledgement::Parent;
@@ -15,8 +16,9 @@ use crate::claim::{GatewayName, OwnerKind};
 use crate::condition::{Finding, Reason};
 use crate::docket::Judgement;
 use crate::object::{Key, Kind, Live, Maker};
+use crate::prune::key_of;
 use crate::tenancy::{TenantApi, TenantApps};
-use crate::view::View;
+use crate::view::{View, all_provisioned};
 use crate::wanted::Wanted;
 use crate::world::Config;
 
@@ -46,8 +48,8 @@ pub(crate) fn render<'a>(
         return rendering.rendered;
     }
     if case.refusal.is_some() {
-        rendering.keep_limits();
-        rendering.keep_provision();
+        rendering.keep(&LIMITS);
+        rendering.keep(&PROVISION);
         return rendering.rendered;
     }
     rendering.namespace();
@@ -68,7 +70,7 @@ pub(crate) fn render<'a>(
     if is_limited && [&case.api, &case.apps].into_iter().flatten().all(|name| granted(name.claim)) {
         rendering.provision(&exposure(&view.world.config, case));
     } else {
-        rendering.keep_provision();
+        rendering.keep(&PROVISION);
     }
     rendering.rendered
 }
@@ -217,6 +219,15 @@ impl<'a> Rendering<'_, '_, 'a> {
     pub(super) fn metadata(&self) -> Metadata<'a> {
         let labels = labels::of_tenant(self.tenant.name);
         Metadata { labels, annotations: BTreeMap::new(), owner: Some(self.tenant.identity()) }
+    }
+
+    /// What was made for the tenant earlier stays, of these kinds and wherever it is: a mistake costs nobody a virtual
+    /// cluster.
+    pub(super) fn keep(&mut self, kinds: &[Kind]) {
+        let owner = self.tenant.identity();
+        let own =
+            all_provisioned(self.view.world).filter(|(kind, live)| kinds.contains(kind) && live.maker().is(owner));
+        self.wanted.kept.extend(own.map(|(kind, live)| key_of(kind, live)));
     }
 
     /// Wants an object; false, and noted, when its name is somebody else's.
