@@ -32,6 +32,11 @@ pub const API_ROUTING_READY: &str = "APIRoutingReady";
 /// Whether the names of the tenant's apps are served; absent where the platform serves none.
 pub const APPS_ROUTING_READY: &str = "AppsRoutingReady";
 
+/// Whether the tenant's name is one that a new tenant could have; absent while it is. It has no part in [`READY`].
+pub const NAME_VALID: &str = "NameValid";
+/// Whether the virtual cluster can be shown the Gateway of its apps; absent while it can. It has no part in [`READY`].
+pub const APPS_PROJECTED: &str = "AppsProjected";
+
 /// Reasons of conditions. One that an event shares is here too.
 pub mod reasons {
     // Ready of a NebariApp
@@ -198,10 +203,21 @@ pub mod reasons {
     pub const INVALID_SPEC: &str = "InvalidSpec";
     /// False: the tenant's namespace could not be had.
     pub const NAMESPACE_FAILED: &str = "NamespaceFailed";
+    /// False: what the tenant may use could not be set.
+    pub const QUOTA_FAILED: &str = "QuotaFailed";
+    /// False: the virtual cluster could not be installed. Events of a tenant that cannot be removed have this reason too.
+    pub const PROVISIONING_FAILED: &str = "ProvisioningFailed";
     /// False: the API server's name could not be served.
     pub const NETWORKING_FAILED: &str = "NetworkingFailed";
     /// False: the apps' names could not be served.
     pub const APPS_NETWORKING_FAILED: &str = "AppsNetworkingFailed";
+
+    // NameValid and AppsProjected of a Tenant
+
+    /// False: the name is no DNS label of at most 40 characters.
+    pub const NAME_DEPRECATED: &str = "NameDeprecated";
+    /// False: the version of the vCluster chart knows no Gateways.
+    pub const CHART_TOO_OLD: &str = "ChartTooOld";
 }
 
 /// Reasons of events that are not reasons of a condition too.

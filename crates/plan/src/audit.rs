@@ -40,7 +40,9 @@ pub fn audit(world: &World, plan: &Plan) -> Vec<Fault> {
     let audit = Audit { view: &view, after: after(&view, plan), owners: owners(world) };
     let removed = removed(plan);
     let removals = audit.removals(&removed);
-    [audit.namespaces(), audit.gateways(), removals, audit.listeners(), audit.routes(), audit.protection()].concat()
+    let releases = audit.releases(plan);
+    [releases, audit.namespaces(), audit.gateways(), removals, audit.listeners(), audit.routes(), audit.protection()]
+        .concat()
 }
 
 struct Audit<'a> {
@@ -133,6 +135,16 @@ impl Audit<'_> {
             !namespaces.contains(&namespace) && !tenants_own
         });
         faults.map(|(object, _)| Fault::OutsideOwnersNamespaces(object.clone())).collect()
+    }
+
+    /// Releases are in the namespaces of the tenants for which they are, and each has one step at most.
+    fn releases(&self, plan: &Plan) -> Vec<Fault> {
+        let mut seen = BTreeSet::new();
+        let faults = plan.releases.iter().filter(|step| {
+            let is_first = seen.insert((&step.namespace, &step.name));
+            !is_first || !self.is_of_tenant(&step.namespace, &step.owner.name)
+        });
+        faults.map(|step| Fault::OutsideOwnersNamespaces(step.owner.clone())).collect()
     }
 
     /// What an app may have outside its namespace: NetworkPolicies where the namespace has opted in, `ReferenceGrant`s

@@ -31,6 +31,8 @@ pub mod merge;
 mod object;
 mod output;
 mod prune;
+mod quantity;
+mod release;
 mod selector;
 mod settled;
 mod steps;

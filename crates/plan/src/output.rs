@@ -91,7 +91,9 @@ pub struct Patch {
 /// What the Helm client has to do to one release.
 ///
 /// The shell does it beside the rest of the plan, at most once at a time for each release, and backs off when it
-/// fails. What failed last it says in [`crate::World::failed_releases`], until the step is another one or succeeds.
+/// fails. One that has begun is brought to its end although a later plan has it no more: while the Helm client works, its
+/// record says so and no step is planned. After a success nothing is done until the world shows the new record. What
+/// failed last it says in [`crate::World::failed_releases`], until the step is another one or succeeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReleaseStep {
     /// For whom.

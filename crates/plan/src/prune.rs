@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use portreeve_api::names::labels;
+
 use crate::object::{Key, Kind, Live, Maker, OwnerIdentity};
 use crate::view::View;
 use crate::wanted::Wanted;
@@ -34,6 +36,38 @@ pub(crate) fn prune<'a>(view: &View<'a>, wanted: &Wanted<'_, '_>, staying: &BTre
     gone
 }
 
+/// Those of `gone` that can be deleted now; `is_held` says whose namespaces have to wait.
+///
+/// What is in a namespace that goes is left to it, so that the tenant stays locked in to the end. It goes once nothing else
+/// of its owner is left, and nothing of Flux, which has to do its own work there first.
+pub(crate) fn due<'g, 'a>(
+    view: &View<'a>,
+    gone: &'g [Gone<'a>],
+    is_held: impl Fn(&Maker<'a>) -> bool,
+) -> impl Iterator<Item = &'g Key> {
+    let is_namespace = |(key, _): &&Gone<'a>| key.kind == Kind::Namespace;
+    let going: BTreeSet<&str> = gone.iter().filter(is_namespace).map(|(key, _)| key.name.as_str()).collect();
+    let is_first = move |key: &Key| key.kind == Kind::HelmRelease || !going.contains(key.namespace.as_str());
+    let has_more = {
+        let is_first = is_first.clone();
+        move |(key, maker): &Gone<'a>| {
+            let tenant = view.namespace_label(&key.name, labels::TENANT);
+            let is_same = |other: &Maker<'a>| match other {
+                Maker::TenantLabel(name) => Some(*name) == tenant,
+                other => other == maker,
+            };
+            gone.iter().any(|(other, of)| other.kind != Kind::Namespace && is_first(other) && is_same(of))
+        }
+    };
+    let can_go = move |one: &&Gone<'a>| {
+        let (key, maker) = one;
+        let is_leaving = view.live(key).is_some_and(|live| live.metadata().deletion_timestamp.is_some());
+        let can_go = if key.kind == Kind::Namespace { !is_held(maker) && !has_more(one) } else { is_first(key) };
+        can_go && !is_leaving
+    };
+    gone.iter().filter(can_go).map(|(key, _)| key).collect::<Vec<_>>().into_iter()
+}
+
 fn is_of_absent(view: &View<'_>, maker: &Maker<'_>) -> bool {
     view.world.absent.iter().any(|Absent { owner, uid, .. }| {
         let uid = uid.as_deref().unwrap_or_default();
@@ -47,7 +81,8 @@ pub(crate) fn released<'l, 'a>(gone: &[Gone<'_>], leaving: &'l [OwnerIdentity<'a
     leaving.iter().filter(|owner| !is_left(owner)).collect()
 }
 
-fn key_of(kind: Kind, live: Live<'_>) -> Key {
+/// Its name.
+pub(crate) fn key_of(kind: Kind, live: Live<'_>) -> Key {
     let metadata = live.metadata();
     Key::new(kind, metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
 }

@@ -7,9 +7,9 @@ use crate::contest::Contests;
 use crate::docket::{Docket, Judgement};
 use crate::object::{Kind, OwnerIdentity};
 use crate::output::{ObjectRef, Plan, SecretCopy};
-use crate::prune::{prune, released};
+use crate::prune::{due, prune, released};
 use crate::settled::{Alarm, Settled};
-use crate::tenant::{self, Tenant, TenantCase};
+use crate::tenant::{self, Orphan, Parting, Tenant, TenantCase};
 use crate::view::View;
 use crate::wanted::Wanted;
 use crate::world::World;
@@ -21,6 +21,8 @@ pub fn plan(world: &World) -> Plan {
     let (mut wanted, made) = render(&view, &cases, &judgement);
     let gone = prune(&view, &wanted, &cases.staying());
     let contests = Contests::of(&view, &wanted);
+    let partings = tenant::partings(&view, &cases.tenants);
+    let orphans = tenant::orphans(&view, &wanted);
     let settled = Settled { view: &view, judgement: &judgement, wanted: &wanted, contests: &contests };
     let mut plan = status(&settled, &cases, &made);
     let farewells = farewells(&settled, &cases, &made);
@@ -29,13 +31,21 @@ pub fn plan(world: &World) -> Plan {
     plan.events.extend(told);
     plan.apply = wanted.applies();
     plan.copies = cases.copies(&judgement);
-    plan.delete = gone.iter().map(|(key, _)| key.object_ref(api_version(key.kind, world))).collect();
+    let due = due(&view, &gone, |maker| partings.iter().any(|parting| parting.holds(maker)));
+    plan.delete = due.map(|key| key.object_ref(api_version(key.kind, world))).collect();
+    plan.delete.extend(orphans.iter().filter(|orphan| orphan.is_due).map(Orphan::object_ref));
     plan.delete.extend(farewells.values().filter_map(|one| Some(one.certificate.as_ref()?.object_ref(CERTIFICATE_V1))));
     let leaving = cases.leaving();
     let released = released(&gone, &leaving).into_iter().map(OwnerIdentity::object_ref);
-    plan.release = released.filter(|owner| !farewells.contains_key(owner)).collect();
+    let is_over = |owner: &ObjectRef| {
+        let mut parting = partings.iter().filter(|parting| parting.owner() == *owner);
+        !farewells.contains_key(owner) && parting.all(|parting| parting.is_over(&orphans))
+    };
+    plan.release = released.filter(is_over).collect();
     let leave = |case: &&AppCase<'_>| plan.release.contains(&case.app.identity().object_ref());
     plan.events.extend(cases.apps.iter().filter(leave).filter_map(|case| app::left_behind(&view, &case.app)));
+    part(&mut plan, &partings);
+    plan.releases.extend(made.tenants.iter().filter_map(|rendered| rendered.provision.step.clone()));
     plan.patches = app::removal(farewells.into_values().flat_map(|one| one.entries).collect());
     plan.patches.extend(strays);
     plan
@@ -86,9 +96,25 @@ fn status(settled: &Settled<'_, '_>, cases: &Cases<'_>, made: &Made) -> Plan {
         let (write, events) = tenant::status(settled, case, rendered);
         plan.statuses.extend(write);
         plan.events.extend(events);
+        rendered.provision.wake_at.into_iter().for_each(|at| alarm.set(at));
     }
     plan.wake_at = alarm.0;
     plan
+}
+
+/// What is done and said about tenants that go.
+fn part(plan: &mut Plan, partings: &[Parting<'_>]) {
+    let mut alarm = Alarm(plan.wake_at);
+    for parting in partings {
+        plan.releases.extend(parting.steps.iter().cloned());
+        parting.wake_at.into_iter().for_each(|at| alarm.set(at));
+        if parting.is_guarded() && !plan.release.contains(&parting.owner()) {
+            let (write, event) = parting.status();
+            plan.statuses.extend(write);
+            plan.events.extend(event);
+        }
+    }
+    plan.wake_at = alarm.0;
 }
 
 /// What goes of the former operator's layout, by app; apps of which nothing goes are not there.

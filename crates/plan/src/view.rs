@@ -9,6 +9,7 @@ use gateway_api::listenersets::ListenerSet;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota, Secret, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -23,6 +24,7 @@ use crate::gateway::{SharedGateway, gateways_behind};
 use crate::isolation::Isolation;
 use crate::object::{Key, Kind, Live, Maker};
 use crate::output::ObjectRef;
+use crate::release::{Release, releases};
 use crate::world::{Unreadable, World};
 
 type ByName<'a, T> = HashMap<(&'a str, &'a str), &'a T>;
@@ -43,6 +45,9 @@ pub(crate) struct View<'a> {
     certificates: ByName<'a, Certificate>,
     security_policies: ByName<'a, SecurityPolicy>,
     cluster_issuers: ByName<'a, ClusterIssuer>,
+    stateful_sets: ByName<'a, StatefulSet>,
+    deployments: ByName<'a, Deployment>,
+    releases: HashMap<(&'a str, &'a str), Release<'a>>,
     resource_quotas: ByName<'a, ResourceQuota>,
     limit_ranges: ByName<'a, LimitRange>,
     config_maps: ByName<'a, ConfigMap>,
@@ -83,6 +88,9 @@ impl<'a> View<'a> {
             certificates: by_name(&world.certificates),
             security_policies: by_name(&world.security_policies),
             cluster_issuers: by_name(&world.cluster_issuers),
+            stateful_sets: by_name(&world.stateful_sets),
+            deployments: by_name(&world.deployments),
+            releases: releases(world),
             resource_quotas: by_name(&world.resource_quotas),
             limit_ranges: by_name(&world.limit_ranges),
             config_maps: by_name(&world.config_maps),
@@ -169,6 +177,24 @@ impl<'a> View<'a> {
 
     pub(crate) fn cluster_issuer(&self, name: &str) -> Option<&'a ClusterIssuer> {
         self.cluster_issuers.get(&("", name)).copied()
+    }
+
+    pub(crate) fn stateful_set(&self, namespace: &str, name: &str) -> Option<&'a StatefulSet> {
+        self.stateful_sets.get(&(namespace, name)).copied()
+    }
+
+    pub(crate) fn deployment(&self, namespace: &str, name: &str) -> Option<&'a Deployment> {
+        self.deployments.get(&(namespace, name)).copied()
+    }
+
+    /// What the Helm client has recorded of a release.
+    pub(crate) fn release(&self, namespace: &str, name: &str) -> Option<Release<'a>> {
+        self.releases.get(&(namespace, name)).copied()
+    }
+
+    /// The namespaces, in order, in which the Helm client has recorded a release of this name.
+    pub(crate) fn namespaces_with_release(&self, name: &str) -> BTreeSet<&'a str> {
+        self.releases.keys().filter(|(_, release)| *release == name).map(|(namespace, _)| *namespace).collect()
     }
 
     /// All HTTPRoutes of a namespace, by name.
@@ -304,7 +330,7 @@ impl<'a> View<'a> {
 }
 
 /// All objects of the kinds of which tenants' virtual clusters are made.
-fn all_provisioned(world: &World) -> impl Iterator<Item = (Kind, Live<'_>)> {
+pub(crate) fn all_provisioned(world: &World) -> impl Iterator<Item = (Kind, Live<'_>)> {
     let quotas = world.resource_quotas.iter().map(|object| (Kind::ResourceQuota, Live::ResourceQuota(object)));
     let limits = world.limit_ranges.iter().map(|object| (Kind::LimitRange, Live::LimitRange(object)));
     let config_maps = world.config_maps.iter().map(|object| (Kind::ConfigMap, Live::ConfigMap(object)));

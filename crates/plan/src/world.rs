@@ -170,8 +170,11 @@ pub struct Config {
 /// How tenants' virtual clusters come to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Provisioner {
-    /// Somebody else makes them: the values stand in a `ConfigMap` of the tenant's namespace.
+    /// There are none: nothing of them is made, nor what limits them. For the standalone shell, where no API server runs
+    /// any.
     #[default]
+    Nobody,
+    /// Somebody else makes them: the values stand in a `ConfigMap` of the tenant's namespace.
     External,
     /// The Helm client: [`crate::Plan::releases`].
     Helm {

@@ -63,6 +63,15 @@ pub const SHARD: &str = "portreeve.dev/shard";
 /// Annotation of a Tenant: the name of the apps Gateway that is to serve it.
 pub const MOVE_TO: &str = "portreeve.dev/move-to";
 
+/// Label of the Helm client's record of a release: its name.
+pub const HELM_RELEASE: &str = "name";
+
+/// Label of the Helm client's record of a release: how it is, such as `deployed` or `pending-upgrade`.
+pub const HELM_STATUS: &str = "status";
+
+/// Label of the Helm client's record of a release: which revision, counted from 1.
+pub const HELM_REVISION: &str = "version";
+
 /// Annotation: the name that external-dns publishes.
 pub const EXTERNAL_DNS_HOSTNAME: &str = "external-dns.alpha.kubernetes.io/hostname";
 

@@ -82,6 +82,9 @@ mod tests {
             (tenant::apps_certificate("shop"), "shop-apps-tls"),
             (tenant::apps_listener("shop"), "t-shop"),
             (tenant::kubeconfig_secret("shop"), "vc-shop"),
+            (tenant::release("shop"), "shop"),
+            (tenant::resource_quota("shop"), "shop-quota"),
+            (tenant::limit_range("shop"), "shop-limits"),
         ] {
             assert_eq!(name, expected);
         }

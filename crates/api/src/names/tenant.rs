@@ -17,6 +17,26 @@ pub fn default_namespace(tenant: &str) -> String {
     format!("kubespaces-tenant-{tenant}")
 }
 
+/// The release of the tenant's virtual cluster, in the tenant's namespace; Flux's objects have the same name.
+pub fn release(tenant: &str) -> String {
+    tenant.to_owned()
+}
+
+/// The ConfigMap in the tenant's namespace with the values of its virtual cluster, for whoever provisions it.
+pub fn values(tenant: &str) -> String {
+    format!("{tenant}-vcluster-values")
+}
+
+/// The ResourceQuota in the tenant's namespace.
+pub fn resource_quota(tenant: &str) -> String {
+    format!("{tenant}-quota")
+}
+
+/// The LimitRange in the tenant's namespace.
+pub fn limit_range(tenant: &str) -> String {
+    format!("{tenant}-limits")
+}
+
 /// The Service of the tenant's API server, in the tenant's namespace.
 pub fn api_service(tenant: &str) -> String {
     tenant.to_owned()

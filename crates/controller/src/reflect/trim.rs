@@ -1,6 +1,9 @@
 //! Leaves out what no decision reads, so that many thousand objects fit into little memory.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, ObjectMeta};
+use portreeve_api::names::labels;
 use portreeve_plan::FIELD_MANAGER;
 use serde_json::{Map, Value, json};
 
@@ -42,7 +45,11 @@ pub(super) fn trim_metadata(kind: KindName, metadata: &mut ObjectMeta) {
                 labels.retain(|label, _| label == SERVICE_NAME);
             }
         }
-        KindName::Secret => (metadata.labels, metadata.annotations, metadata.owner_references) = (None, None, None),
+        KindName::Secret => {
+            (metadata.annotations, metadata.owner_references) = (None, None);
+            // By these the Secret of a tenant's certificate is found when the tenant is gone.
+            metadata.labels = metadata.labels.take().filter(is_of_tenant);
+        }
         _ => {}
     }
 }
@@ -70,6 +77,10 @@ pub(super) fn trim(kind: KindName, object: &mut Value) {
         KindName::Namespace => fields.retain(|field, _| field == "metadata"),
         _ => {}
     }
+}
+
+fn is_of_tenant(labels: &BTreeMap<String, String>) -> bool {
+    labels.get(labels::MANAGED_BY).is_some_and(|manager| manager == labels::KUBESPACES_OPERATOR)
 }
 
 const SERVICE_FIELDS: [&str; 5] = ["ports", "selector", "type", "clusterIP", "externalName"];

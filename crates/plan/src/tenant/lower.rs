@@ -1,29 +1,27 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::Namespace;
-use portreeve_api::names::{self, labels, tenant as derived};
-use portreeve_names::{HostPattern, is_dns_label};
+use portreeve_api::names::{self, tenant as derived};
+use portreeve_names::HostPattern;
 use serde_json::Value;
 
 use super::Tenant;
+use super::namespace::{deprecation, is_valid_name, namespace_holders, overlaps, validate};
 use crate::arbitrate::Rooms;
-use crate::claim::{Claim, GatewayName, Incumbency, OwnerKind, Seat, Usage};
+use crate::claim::{Claim, GatewayName, Incumbency, Seat, Usage};
 use crate::condition::{Finding, Reason};
 use crate::differ::owned_by_us;
 use crate::docket::{Docket, Record};
 use crate::gateway::{HTTPS_PORT, SharedGateway};
-use crate::object::{Live, Maker};
 use crate::tenancy::TenantApi;
 use crate::view::View;
-
-/// The longest name of a Tenant: names that derive from it stay DNS labels (Kubespaces' own API has the same limit).
-const MAX_TENANT_NAME: usize = 40;
 
 /// A tenant and what it claims.
 pub(crate) struct TenantCase<'a> {
     pub(crate) tenant: Tenant<'a>,
     /// Nothing is made for the tenant.
     pub(crate) refusal: Option<Finding>,
+    /// Its name is none that a new tenant could have; it is served nevertheless.
+    pub(crate) deprecation: Option<Finding>,
     /// The name of its API server; absent where the platform serves none.
     pub(crate) api: Option<NameCase>,
     /// The names of its apps; absent where the platform serves none.
@@ -41,23 +39,41 @@ pub(crate) struct NameCase {
 /// What all tenants claim, in the order in which they are given.
 pub(crate) fn lower<'a>(view: &View<'a>, tenants: Vec<Tenant<'a>>, docket: &mut Docket) -> Vec<TenantCase<'a>> {
     let holders = namespace_holders(view, &tenants);
-    let cases = tenants.into_iter().map(|tenant| {
-        let refusal = validate(view, &tenant, &holders);
+    let names: Vec<(&str, bool)> = tenants.iter().map(|tenant| (tenant.name, tenant.is_leaving())).collect();
+    let cases = tenants.into_iter().enumerate().map(|(place, tenant)| {
+        let deprecation = deprecation(view, &tenant);
+        let refusal = validate(view, &tenant, deprecation.as_ref(), &holders);
         let config = &view.world.config;
-        let mut case = TenantCase { refusal, api: None, apps: None, tenant };
+        let mut case = TenantCase { refusal, deprecation, api: None, apps: None, tenant };
         let refused = case.refusal.is_some();
+        let overlapped = case.deprecation.as_ref().and_then(|_| overlapped(&names, place));
         case.api = config.tenant_api.as_ref().map(|api| {
             let (hosts, gateway) = (derived::api_hostname(case.tenant.name, &api.domain), api.gateway());
             let port = view.gateway(&gateway).and_then(|gateway| api_listener_port(gateway, api)).unwrap_or(HTTPS_PORT);
             name_case(view, &case.tenant, (API, &hosts), (gateway, port), docket, refused)
         });
         case.apps = config.tenant_apps.as_ref().map(|apps| {
+            if overlapped.is_some() {
+                return NameCase { claim: None, refusal: overlapped, gateway: apps.gateway() };
+            }
             let hosts = derived::apps_domain(case.tenant.name, &apps.domain);
             name_case(view, &case.tenant, (APPS, &hosts), (apps.gateway(), HTTPS_PORT), docket, refused)
         });
         case
     });
     cases.collect()
+}
+
+/// Why a tenant whose name no new one could have may not have the names of its apps any more: another tenant's are above
+/// or below them. `names` are those of all tenants, the oldest first, and whether they leave.
+fn overlapped(names: &[(&str, bool)], place: usize) -> Option<Finding> {
+    let (name, _) = names[place];
+    let mut others = names.iter().enumerate().filter(|(_, (other, is_leaving))| !is_leaving && overlaps(name, other));
+    let is_before = |(other, (name, _)): (usize, &(&str, bool))| other < place || is_valid_name(name);
+    others.any(is_before).then(|| {
+        Reason::HostnameConflict
+            .because("the names of this tenant's apps overlap those of another: it needs another name")
+    })
 }
 
 /// Place and use of each of a tenant's two claims.
@@ -111,74 +127,6 @@ fn api_listener_port(gateway: SharedGateway<'_>, api: &TenantApi) -> Option<u16>
         None => gateway.object.spec.listeners.iter().find(|listener| listener.protocol == "TLS"),
     };
     u16::try_from(listener?.port).ok()
-}
-
-fn validate(view: &View<'_>, tenant: &Tenant<'_>, holders: &BTreeMap<String, String>) -> Option<Finding> {
-    if !is_valid_name(tenant.name) {
-        return Some(Reason::InvalidSpec.because(format!(
-            "the name of a Tenant must be a DNS label (no dots) of at most {MAX_TENANT_NAME} characters: \
-             delete this one and make another"
-        )));
-    }
-    let namespace = &tenant.namespace;
-    let failed = |why: &str| Some(Reason::NamespaceFailed.because(format!("namespace {namespace} {why}")));
-    if !is_dns_label(namespace) {
-        return failed("is no valid name: it must be a DNS label");
-    }
-    if is_protected(view, namespace) {
-        return failed("is the platform's own: choose another spec.targetNamespace");
-    }
-    if holders.get(namespace).is_some_and(|holder| holder != tenant.name) {
-        return failed("belongs to another Tenant: choose another spec.targetNamespace");
-    }
-    match view.namespace(namespace) {
-        Some(found) if !belongs_to(found, tenant) => failed(&format!(
-            "is there and is not this tenant's: choose another, or hand it over with the label {}={}",
-            labels::TENANT,
-            tenant.name
-        )),
-        _ => None,
-    }
-}
-
-fn is_valid_name(name: &str) -> bool {
-    is_dns_label(name) && name.len() <= MAX_TENANT_NAME
-}
-
-/// Namespaces that no tenant may have, whatever their labels say.
-fn is_protected(view: &View<'_>, namespace: &str) -> bool {
-    let config = &view.world.config;
-    let gateways = [
-        config.tenant_api.as_ref().map(|api| api.gateway_namespace.as_str()),
-        config.tenant_apps.as_ref().map(|apps| apps.gateway_namespace.as_str()),
-        Some(names::GATEWAY_NAMESPACE),
-    ];
-    namespace == "default" || namespace.starts_with("kube-") || gateways.contains(&Some(namespace))
-}
-
-/// Made for the tenant, or handed over to it by its label alone.
-fn belongs_to(namespace: &Namespace, tenant: &Tenant<'_>) -> bool {
-    if let Maker::Uid(kind, uid) = Live::Namespace(namespace).maker() {
-        return kind == OwnerKind::Tenant && uid == tenant.identity().uid;
-    }
-    let metadata = &namespace.metadata;
-    let controlled = metadata.owner_references.iter().flatten().any(|owner| owner.controller == Some(true));
-    let label = metadata.labels.as_ref().and_then(|labels| labels.get(labels::TENANT));
-    !controlled && label.is_some_and(|label| label == tenant.name)
-}
-
-/// Which tenant has each namespace that is asked for: the one that it belongs to already, else the oldest.
-///
-/// `tenants` are in order of age.
-fn namespace_holders(view: &View<'_>, tenants: &[Tenant<'_>]) -> BTreeMap<String, String> {
-    let mut holders: BTreeMap<String, String> = BTreeMap::new();
-    for tenant in tenants.iter().filter(|tenant| is_valid_name(tenant.name)) {
-        let has_it = view.namespace(&tenant.namespace).is_some_and(|namespace| belongs_to(namespace, tenant));
-        if has_it || !holders.contains_key(&tenant.namespace) {
-            holders.insert(tenant.namespace.clone(), tenant.name.to_owned());
-        }
-    }
-    holders
 }
 
 /// How many entries of tenants each Gateway can take: what others have on it, and who has no claim, counts.

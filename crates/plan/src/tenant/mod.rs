@@ -1,8 +1,15 @@
 //! Tenant: parsed once, then claims, objects, status.
 
 mod lower;
+mod namespace;
+mod overrides;
+mod parting;
+mod provision;
+mod quota;
 mod render;
 mod status;
+mod values;
+mod workload;
 
 use std::sync::Arc;
 
@@ -13,6 +20,7 @@ use crate::claim::{Owner, OwnerKind};
 use crate::object::OwnerIdentity;
 
 pub(crate) use lower::{TenantCase, lower, rooms};
+pub(crate) use parting::{Orphan, Parting, orphans, partings};
 pub(crate) use render::{Rendered, render, render_gateways};
 pub(crate) use status::status;
 

@@ -6,6 +6,9 @@ use portreeve_names::HostPattern;
 use serde_json::{Value, json};
 
 use super::lower::own_entries;
+use super::provision::{PROVISION, Provision};
+use super::quota::LIMITS;
+use super::values::{Exposure, Projection};
 use super::{Tenant, TenantCase};
 use crate::acknowledgement::Parent;
 use crate::body::{self, Backend, CERTIFICATE_V1, GATEWAY_API_V1, Metadata};
@@ -13,14 +16,21 @@ use crate::claim::{GatewayName, OwnerKind};
 use crate::condition::Finding;
 use crate::docket::Judgement;
 use crate::object::{Key, Kind, Live, Maker};
+use crate::prune::key_of;
 use crate::tenancy::{TenantApi, TenantApps};
-use crate::view::View;
+use crate::view::{View, all_provisioned};
 use crate::wanted::{Wanted, foreign};
+use crate::world::Config;
 
 /// What was made for a tenant, as far as its status needs to know.
 #[derive(Default)]
 pub(crate) struct Rendered {
-    blocked: Vec<(Key, Finding)>,
+    /// Objects that are wanted and cannot be had: their name is somebody else's, or the API server refuses them.
+    pub(super) blocked: Vec<(Key, Finding)>,
+    /// Why the tenant cannot be limited as it asks.
+    pub(super) quota: Option<Finding>,
+    /// What becomes of its virtual cluster.
+    pub(crate) provision: Provision,
     /// The parent of the route to the API server, if that is wanted.
     pub(crate) api_parent: Option<Parent>,
     /// The tenant's entry of the apps Gateway, if that is wanted.
@@ -35,10 +45,16 @@ pub(crate) fn render<'a>(
     wanted: &mut Wanted<'_, 'a>,
 ) -> Rendered {
     let mut rendering = Rendering { view, tenant: &case.tenant, wanted, rendered: Rendered::default() };
-    if case.refusal.is_some() || case.tenant.is_leaving() {
+    if case.tenant.is_leaving() {
+        return rendering.rendered;
+    }
+    if case.refusal.is_some() {
+        rendering.keep(&LIMITS);
+        rendering.keep(&PROVISION);
         return rendering.rendered;
     }
     rendering.namespace();
+    let is_limited = rendering.limits();
     let config = &view.world.config;
     let granted = |claim: Option<usize>| claim.is_some_and(|claim| judgement.is_granted(claim));
     if let (Some(api), Some(name)) = (&config.tenant_api, &case.api)
@@ -51,7 +67,27 @@ pub(crate) fn render<'a>(
     {
         rendering.apps(apps);
     }
+    // A virtual cluster without its limits, or for names that are not the tenant's, is not made.
+    if is_limited && [&case.api, &case.apps].into_iter().flatten().all(|name| granted(name.claim)) {
+        rendering.provision(&exposure(&view.world.config, case));
+    } else {
+        rendering.keep(&PROVISION);
+    }
     rendering.rendered
+}
+
+fn exposure<'e>(config: &'e Config, case: &'e TenantCase<'_>) -> Exposure<'e> {
+    let tenant = case.tenant.name;
+    let api = config.tenant_api.as_ref();
+    let apps = config.tenant_apps.as_ref().zip(case.apps.as_ref());
+    Exposure {
+        api: api.map(|api| (derived::api_hostname(tenant, &api.domain), derived::api_server_url(tenant, &api.domain))),
+        apps: apps.map(|(apps, name)| Projection {
+            gateway: &name.gateway,
+            name: &apps.gateway_name,
+            hosts: derived::apps_domain(tenant, &apps.domain),
+        }),
+    }
 }
 
 /// One body for each Gateway that has entries of tenants, or has had: all entries together, since a body takes away
@@ -94,11 +130,11 @@ impl Rendered {
     }
 }
 
-struct Rendering<'r, 'v, 'a> {
-    view: &'r View<'a>,
-    tenant: &'r Tenant<'a>,
-    wanted: &'r mut Wanted<'v, 'a>,
-    rendered: Rendered,
+pub(super) struct Rendering<'r, 'v, 'a> {
+    pub(super) view: &'r View<'a>,
+    pub(super) tenant: &'r Tenant<'a>,
+    pub(super) wanted: &'r mut Wanted<'v, 'a>,
+    pub(super) rendered: Rendered,
 }
 
 impl<'a> Rendering<'_, '_, 'a> {
@@ -154,7 +190,9 @@ impl<'a> Rendering<'_, '_, 'a> {
         }
         let secret = derived::apps_certificate(self.tenant.name);
         let certificate = Key::new(Kind::Certificate, &apps.gateway_namespace, secret.as_str());
-        let spec = body::certificate(&secret, &domain, &apps.cluster_issuer);
+        let mut spec = body::certificate(&secret, &domain, &apps.cluster_issuer);
+        // By these the Secret is found when the tenant goes: issuers leave it where it is.
+        spec["secretTemplate"] = json!({ "labels": labels::of_tenant(self.tenant.name) });
         if self.add(certificate.clone(), body::object(&certificate, CERTIFICATE_V1, self.metadata(), spec)) {
             let name = derived::apps_listener(self.tenant.name);
             let entry = body::https_listener(&name, &hosts, crate::gateway::HTTPS_PORT, &secret, self.allowed_routes());
@@ -175,12 +213,22 @@ impl<'a> Rendering<'_, '_, 'a> {
         })
     }
 
-    fn metadata(&self) -> Metadata<'a> {
+    pub(super) fn metadata(&self) -> Metadata<'a> {
         let labels = labels::of_tenant(self.tenant.name);
         Metadata { labels, annotations: BTreeMap::new(), owner: Some(self.tenant.identity()) }
     }
 
-    fn add(&mut self, key: Key, body: Value) -> bool {
+    /// What was made for the tenant earlier stays, of these kinds and wherever it is: a mistake costs nobody a virtual
+    /// cluster.
+    pub(super) fn keep(&mut self, kinds: &[Kind]) {
+        let owner = self.tenant.identity();
+        let own =
+            all_provisioned(self.view.world).filter(|(kind, live)| kinds.contains(kind) && live.maker().is(owner));
+        self.wanted.kept.extend(own.map(|(kind, live)| key_of(kind, live)));
+    }
+
+    /// Wants an object; false, and noted, when its name is somebody else's.
+    pub(super) fn add(&mut self, key: Key, body: Value) -> bool {
         let added = self.wanted.add(self.tenant.identity(), &key, body);
         let foreign = || foreign(&key, "tenant");
         let blocked = if added { self.wanted.refusal(&key) } else { Some(foreign()) };

@@ -8,6 +8,7 @@ use portreeve_api::{Condition, Time};
 use portreeve_names::{HostPattern, Hostname};
 
 use super::lower::NameCase;
+use super::workload::waiting_for;
 use super::{Rendered, TenantCase};
 use crate::acknowledgement::{gateway_entry, listener, route, tls_route_statuses};
 use crate::app::has_key;
@@ -39,13 +40,20 @@ pub(crate) fn status(
             conditions.add(type_, part);
         }
     }
+    for (type_, fault) in
+        [(conditions::NAME_VALID, case.deprecation.clone()), (conditions::APPS_PROJECTED, report.projection())]
+    {
+        if let Some(fault) = fault {
+            conditions.add(type_, fault);
+        }
+    }
     let events = conditions.events(&about);
     let is_ready = phase == TenantPhase::Ready;
     let after = TenantStatus {
         phase: Some(phase),
         message: Some(message),
         observed_generation: generation,
-        kubeconfig_secret_ref: report.kubeconfig().filter(|_| is_ready),
+        kubeconfig_secret_ref: report.kubeconfig(phase),
         api_server_url: report.api_server_url(is_ready),
         apps_domain: report.apps_domain(is_ready),
         apps_gateway: before.apps_gateway.clone(),
@@ -71,18 +79,30 @@ impl TenantReport<'_, '_> {
         if let Some(refusal) = &self.case.refusal {
             return (TenantPhase::Failed, refusal.clone());
         }
+        if let Some(refusal) = &self.rendered.quota {
+            return (TenantPhase::Failed, refusal.clone());
+        }
         for (part, reason) in [(api, Reason::NetworkingFailed), (apps, Reason::AppsNetworkingFailed)] {
             if let Some(refusal) = part.filter(|part| is_refusal(part.reason)) {
                 return (TenantPhase::Failed, reason.because(refusal.message.clone()));
             }
         }
-        let (namespace, service) = (&self.case.tenant.namespace, derived::api_service(self.case.tenant.name));
-        if self.settled.view.has_endpoint(namespace, &service) {
-            (TenantPhase::Ready, Reason::Provisioned.because("vCluster is ready"))
-        } else {
-            let waiting = format!("waiting for service {namespace}/{service} to have an endpoint");
-            (TenantPhase::Provisioning, Reason::Provisioning.because(waiting))
+        if let Some(failure) = &self.rendered.provision.failure {
+            return (TenantPhase::Failed, failure.clone());
         }
+        match waiting_for(self.settled.view, &self.case.tenant) {
+            None => (TenantPhase::Ready, Reason::Provisioned.because("vCluster is ready")),
+            Some(waiting) => (TenantPhase::Provisioning, Reason::Provisioning.because(waiting)),
+        }
+    }
+
+    /// `AppsProjected`, present only while it is not so.
+    fn projection(&self) -> Option<Finding> {
+        let version = self.rendered.provision.too_old.as_ref()?;
+        Some(Reason::ChartTooOld.because(format!(
+            "version {version} of the vCluster chart knows no Gateways and syncs no HTTPRoutes: set spec.vcluster.version to \
+             0.35.0 or later"
+        )))
     }
 
     /// `APIRoutingReady`
@@ -168,7 +188,12 @@ impl TenantReport<'_, '_> {
         self.before.conditions.iter().find(|condition| condition.type_ == type_)
     }
 
-    fn kubeconfig(&self) -> Option<SecretKeyReference> {
+    /// Told once the virtual cluster can be used, and kept when it fails later.
+    fn kubeconfig(&self, phase: TenantPhase) -> Option<SecretKeyReference> {
+        let was_told = phase == TenantPhase::Failed && self.before.kubeconfig_secret_ref.is_some();
+        if phase != TenantPhase::Ready && !was_told {
+            return None;
+        }
         let name = derived::kubeconfig_secret(self.case.tenant.name);
         let secret = self.settled.view.secret(&self.case.tenant.namespace, &name)?;
         let key = Some(derived::KUBECONFIG_KEY.to_owned());

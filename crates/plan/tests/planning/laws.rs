@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 const PLATFORM: &str = r"
 kind: Case
+provisioner: helm oci://charts.test/vcluster 0.35.2
 tenantApi: {gateway: kubespaces-system/api, domain: t.test}
 tenantApps: {gateway: envoy-gateway-system/nebari-gateway, domain: t.test, clusterIssuer: issuer}
 ---

@@ -13,3 +13,4 @@ mod laws;
 mod migration;
 mod reasons;
 mod support;
+mod values;

@@ -24,10 +24,11 @@ impl Cluster {
 
     /// The issuer keeps a Secret that is there.
     fn issue(&mut self, certificate: &Name) {
-        let (namespace, secret) = (&certificate.1, &self.objects[certificate]["spec"]["secretName"]);
+        let spec = &self.objects[certificate]["spec"];
+        let (namespace, secret) = (&certificate.1, &spec["secretName"]);
         self.author(json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
-            "metadata": { "name": secret, "namespace": namespace },
+            "metadata": { "name": secret, "namespace": namespace, "labels": spec["secretTemplate"]["labels"] },
             "data": { "tls.crt": "aXNzdWVk", "tls.key": "aXNzdWVk" },
         }));
     }

@@ -3,6 +3,7 @@
 
 mod answer;
 mod policies;
+mod releases;
 mod report;
 mod settled;
 
@@ -11,12 +12,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
 use portreeve_api::names::{nebari_app, tenant};
 use portreeve_names::HostPattern;
 use portreeve_plan::claim::GatewayName;
 use portreeve_plan::{
-    Config, DataPlane, LegacyListeners, ObjectRef, Plan, Provisioner, TenantApi, TenantApps, TlsRouteVersion,
-    Unreadable, World, Zone, audit, merge, plan,
+    Config, DataPlane, FluxCharts, LegacyListeners, ObjectRef, Plan, Provisioner, TenantApi, TenantApps,
+    TlsRouteVersion, Unreadable, World, Zone, audit, merge, plan,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -43,6 +45,12 @@ pub(crate) struct Settings {
     /// Objects that are there and cannot be read, as `Kind/namespace/name`.
     unreadable: Vec<String>,
     guard_deletion: bool,
+    /// `external`, or `helm` or `flux` with a chart, as `helm oci://charts/vcluster 0.35.2`.
+    provisioner: Option<String>,
+    protected_namespaces: Vec<String>,
+    allowed_overrides: Vec<String>,
+    /// By `namespace/name`, releases that the Helm client cannot get done, and why.
+    failed_releases: BTreeMap<String, String>,
     /// `off`, `on` or `force`.
     pub(crate) migrate: String,
     /// As `1.9.1`; without it the version is not known.
@@ -212,6 +220,15 @@ impl Cluster {
         let unreadable = settings.unreadable.iter().map(|object| object_ref(object));
         world.unreadable = unreadable.map(|object| unreadable_object(object)).collect();
         world.envoy_gateways = settings.envoy_gateway.as_deref().map(envoy_gateway).into_iter().collect();
+        world.failed_releases = settings
+            .failed_releases
+            .iter()
+            .map(|(release, why)| {
+                let (namespace, name) = release.split_once('/').expect("a release as namespace/name");
+                ((namespace.to_owned(), name.to_owned()), why.clone())
+            })
+            .collect();
+        world.served.helm_releases = !settings.lacks("HelmRelease");
         world.cluster_issuers = self.all("ClusterIssuer");
         world.apps = self.all("NebariApp");
         world.tenants = self.all("Tenant");
@@ -233,6 +250,8 @@ impl Cluster {
         world.resource_quotas = self.all("ResourceQuota");
         world.limit_ranges = self.all("LimitRange");
         world.config_maps = self.all("ConfigMap");
+        let is_record = |secret: &Arc<Secret>| secret.type_.as_deref() == Some(releases::RECORD);
+        world.helm_releases = self.all("Secret").into_iter().filter(is_record).collect();
         world.helm_releases_flux = self.all("HelmRelease");
         world.oci_repositories = self.all("OCIRepository");
         world.helm_repositories = self.all("HelmRepository");
@@ -262,6 +281,9 @@ impl Cluster {
         }
         for patch in &plan.patches {
             self.patch(&key(&patch.object), &patch.operations);
+        }
+        for step in &plan.releases {
+            self.step(step);
         }
         for object in plan.delete.iter().chain(&plan.release) {
             self.objects.remove(&key(object)).expect("what is deleted is there");
@@ -356,9 +378,9 @@ impl Settings {
                 cluster_issuer: apps.cluster_issuer.clone(),
                 ..TenantApps::default()
             }),
-            provisioner: Provisioner::External,
-            protected_namespaces: Vec::new(),
-            allowed_overrides: Vec::new(),
+            provisioner: self.provisioner.as_deref().map(provisioner).unwrap_or_default(),
+            protected_namespaces: self.protected_namespaces.clone(),
+            allowed_overrides: self.allowed_overrides.clone(),
             tenant_isolation: None,
             guard_deletion: self.guard_deletion,
             legacy_listeners: match self.migrate.as_str() {
@@ -380,6 +402,20 @@ fn envoy_gateway(version: &str) -> Arc<Deployment> {
         serde_json::from_value(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"labels": labels}}))
             .expect("a Deployment"),
     )
+}
+
+fn provisioner(text: &str) -> Provisioner {
+    let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    match &words[..] {
+        [name] if name == "external" => Provisioner::External,
+        [name, chart, version] if name == "helm" => {
+            Provisioner::Helm { chart: chart.clone(), version: version.clone() }
+        }
+        [name, url, version] if name == "flux" => {
+            Provisioner::Flux(FluxCharts { url: url.clone(), chart: "vcluster".to_owned(), version: version.clone() })
+        }
+        _ => panic!("no provisioner: {text}"),
+    }
 }
 
 fn gateway(text: &str) -> GatewayName {
@@ -451,16 +487,19 @@ pub(crate) fn settle(cluster: &mut Cluster) {
     let others = cluster.of_others();
     let mut copied = Vec::new();
     let mut next = lawful_plan(&cluster.world());
-    for _ in 0..4 {
+    for _ in 0..8 {
         copied.extend(next.copies.iter().map(|copy| key(&copy.to)));
         let leaves = !next.delete.is_empty() || !next.release.is_empty();
-        let moves = !next.copies.is_empty() || !next.patches.is_empty();
+        let hands_over = next.apply.iter().any(|apply| apply.body["spec"]["suspend"] == true);
+        let moves = !next.copies.is_empty() || !next.patches.is_empty() || !next.releases.is_empty() || hands_over;
         cluster.execute(&next);
         next = lawful_plan(&cluster.world());
         if !leaves && !moves {
             break;
         }
     }
+    next.releases
+        .retain(|step| !cluster.settings.failed_releases.contains_key(&format!("{}/{}", step.namespace, step.name)));
     assert!(next.is_empty(), "law 1: a second plan is not empty: {next:#?}");
     let mut after = cluster.of_others();
     after.retain(|name, _| !copied.contains(name));

@@ -1,4 +1,4 @@
-use portreeve_plan::{Apply, Plan};
+use portreeve_plan::{Apply, Plan, ReleaseAction, ReleaseStep};
 use serde_json::{Map, Value, json};
 
 use super::Cluster;
@@ -26,11 +26,23 @@ pub(crate) fn first_plan(plan: &Plan, full: bool) -> Value {
     let patches =
         plan.patches.iter().map(|patch| (patch.object.to_string(), patch.operations.iter().map(operation).collect()));
     put("patches", patches.collect::<Map<_, _>>().into());
+    let releases: Map<String, Value> = plan.releases.iter().map(release).collect();
+    put("releases", releases.into());
     put("delete", json!(names(&plan.delete)));
     put("release", json!(names(&plan.release)));
     put("events", events.collect::<Vec<_>>().into());
     put("wakeAt", plan.wake_at.map(|at| at.to_string()).into());
     report.into()
+}
+
+fn release(step: &ReleaseStep) -> (String, Value) {
+    let name = format!("{}/{}", step.namespace, step.name);
+    match &step.action {
+        ReleaseAction::Install { chart, version, values, .. } => {
+            (name, json!({ "install": format!("{chart} {version}"), "values": values }))
+        }
+        ReleaseAction::Uninstall => (name, "uninstall".into()),
+    }
 }
 
 fn operation(operation: &Value) -> Value {
@@ -86,6 +98,10 @@ fn essence(apply: &Apply) -> Value {
         metadata.insert("labels".to_owned(), labels.collect::<Vec<_>>().join(" ").into());
     }
     let body = body.as_object_mut().expect("an object");
+    if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
+        // The same for all certificates of a tenant.
+        spec.remove("secretTemplate");
+    }
     body.remove("kind");
     if body["apiVersion"] == "gateway.networking.k8s.io/v1" {
         body.remove("apiVersion");

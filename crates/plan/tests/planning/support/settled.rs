@@ -43,9 +43,12 @@ impl Cluster {
 }
 
 /// By its controller; without one, by the contract's labels on what was applied, or bears a name that the former operators
-/// gave.
+/// gave. What the Helm client records is made for a tenant too.
 pub(super) fn is_made(object: &Value) -> bool {
     const ENDINGS: [&str; 6] = ["-route", "-cert", "-tls", "-api", "-quota", "-limits"];
+    if object["type"] == super::releases::RECORD {
+        return true;
+    }
     let metadata = &object["metadata"];
     let is_of_contract = ENDINGS.iter().any(|ending| text(&metadata["name"]).ends_with(ending))
         || text(&metadata["name"]).starts_with("tenant-api-");
