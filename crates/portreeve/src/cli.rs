@@ -4,6 +4,7 @@
 
 mod cluster;
 mod controller;
+mod tenant;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ pub use controller::{
     ChoiceArgs, ControllerArgs, DoctorArgs, ElectionArgs, ExperimentalVersion, Migration, OperatorArgs, ServerArgs,
     UnusedArgs,
 };
+
+pub use tenant::{MoveArgs, TenantCommand, TenantCommandArgs};
 
 use crate::exit;
 use crate::input::{CONTROLLER_NAME, Input};
@@ -63,6 +66,8 @@ pub enum Command {
     /// Get the kubeconfig of a tenant's API server
     #[command(after_help = cluster::KUBECONFIG_EXAMPLES)]
     Kubeconfig(KubeconfigArgs),
+    /// Ask something of the operator for one tenant
+    Tenant(TenantCommandArgs),
 }
 
 const DEMO_EXAMPLES: &str = "\

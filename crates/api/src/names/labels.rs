@@ -63,6 +63,12 @@ pub const SHARD: &str = "portreeve.dev/shard";
 /// Annotation of a Tenant: the name of the apps Gateway that is to serve it.
 pub const MOVE_TO: &str = "portreeve.dev/move-to";
 
+/// Annotation of a DNSEndpoint: when external-dns was first seen to have taken it in.
+pub const PUBLISHED_AT: &str = "portreeve.dev/published-at";
+
+/// Label that vCluster puts on whatever it syncs to the host, and on nothing else.
+pub const SYNCED_BY: &str = "vcluster.loft.sh/managed-by";
+
 /// Annotation: the name that external-dns publishes.
 pub const EXTERNAL_DNS_HOSTNAME: &str = "external-dns.alpha.kubernetes.io/hostname";
 

@@ -1,19 +1,18 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Namespace;
 use portreeve_api::names::{self, labels, tenant as derived};
 use portreeve_names::{HostPattern, is_dns_label};
-use serde_json::Value;
 
 use super::Tenant;
-use crate::arbitrate::Rooms;
+use super::moving::{self, Move};
+use super::shards::Shards;
 use crate::claim::{Claim, GatewayName, Incumbency, OwnerKind, Seat, Usage};
 use crate::condition::{Finding, Reason};
-use crate::differ::owned_by_us;
 use crate::docket::{Docket, Record};
 use crate::gateway::{HTTPS_PORT, SharedGateway};
 use crate::object::{Live, Maker};
-use crate::tenancy::TenantApi;
+use crate::tenancy::{Placement, TenantApi, TenantApps};
 use crate::view::View;
 
 /// The longest name of a Tenant: names that derive from it stay DNS labels (Kubespaces' own API has the same limit).
@@ -28,6 +27,10 @@ pub(crate) struct TenantCase<'a> {
     pub(crate) api: Option<NameCase>,
     /// The names of its apps; absent where the platform serves none.
     pub(crate) apps: Option<NameCase>,
+    /// The second Gateway for the names of its apps, while it moves.
+    pub(crate) second: Option<NameCase>,
+    /// Where it moves to or from, or why it does not though it should.
+    pub(crate) moving: Option<Result<Move, Finding>>,
 }
 
 /// One name, or wildcard, that a tenant is to be served under.
@@ -38,37 +41,68 @@ pub(crate) struct NameCase {
     pub(crate) gateway: GatewayName,
 }
 
-/// What all tenants claim, in the order in which they are given.
-pub(crate) fn lower<'a>(view: &View<'a>, tenants: Vec<Tenant<'a>>, docket: &mut Docket) -> Vec<TenantCase<'a>> {
+/// What all tenants claim, in the order in which they are given, which is that of their age.
+pub(crate) fn lower<'a>(
+    view: &View<'a>,
+    tenants: Vec<Tenant<'a>>,
+    docket: &mut Docket,
+) -> (Vec<TenantCase<'a>>, Shards<'a>) {
     let holders = namespace_holders(view, &tenants);
-    let cases = tenants.into_iter().map(|tenant| {
-        let refusal = validate(view, &tenant, &holders);
+    let refusals: Vec<_> = tenants.iter().map(|tenant| validate(view, tenant, &holders)).collect();
+    let refused = tenants.iter().zip(&refusals).filter(|(_, refusal)| refusal.is_some()).map(|(tenant, _)| tenant.name);
+    let shards = Shards::of(view, &tenants, &refused.collect());
+    let cases = tenants.into_iter().zip(refusals).map(|(tenant, refusal)| {
         let config = &view.world.config;
-        let mut case = TenantCase { refusal, api: None, apps: None, tenant };
+        let mut case = TenantCase { refusal, api: None, apps: None, second: None, moving: None, tenant };
         let refused = case.refusal.is_some();
         case.api = config.tenant_api.as_ref().map(|api| {
             let (hosts, gateway) = (derived::api_hostname(case.tenant.name, &api.domain), api.gateway());
             let port = view.gateway(&gateway).and_then(|gateway| api_listener_port(gateway, api)).unwrap_or(HTTPS_PORT);
-            name_case(view, &case.tenant, (API, &hosts), (gateway, port), docket, refused)
+            name_case(view, &case.tenant, (API, Usage::Borrowed, &hosts), (gateway, port), docket, refused)
         });
-        case.apps = config.tenant_apps.as_ref().map(|apps| {
-            let hosts = derived::apps_domain(case.tenant.name, &apps.domain);
-            name_case(view, &case.tenant, (APPS, &hosts), (apps.gateway(), HTTPS_PORT), docket, refused)
-        });
+        if let Some(apps) = &config.tenant_apps {
+            lower_apps(view, &mut case, apps, &shards, docket);
+        }
         case
     });
-    cases.collect()
+    (cases.collect(), shards)
 }
 
-/// Place and use of each of a tenant's two claims.
-const API: (usize, Usage) = (0, Usage::Borrowed);
-const APPS: (usize, Usage) = (1, Usage::Entry);
+/// Places of a tenant's claims.
+const API: usize = 0;
+const APPS: usize = 1;
+const SECOND: usize = 2;
+
+fn lower_apps(view: &View<'_>, case: &mut TenantCase<'_>, apps: &TenantApps, shards: &Shards<'_>, docket: &mut Docket) {
+    let hosts = derived::apps_domain(case.tenant.name, &apps.domain);
+    let usage = match apps.placement {
+        Placement::Gateway => Usage::Entry,
+        Placement::ListenerSet => Usage::Shared,
+    };
+    let home = shards.home(case.tenant.name);
+    let (gateway, homeless) = match home {
+        Some(Ok(home)) => (home.clone(), None),
+        Some(Err(finding)) => (apps.gateway(), Some(finding.clone())),
+        None => (apps.gateway(), None),
+    };
+    let refused = case.refusal.is_some() || homeless.is_some();
+    let place = |gateway: &GatewayName| (gateway.clone(), HTTPS_PORT);
+    let mut name = name_case(view, &case.tenant, (APPS, usage, &hosts), place(&gateway), docket, refused);
+    name.refusal = name.refusal.or(homeless);
+    case.apps = Some(name);
+    let moving = home.and_then(|home| home.as_ref().ok());
+    case.moving = moving.and_then(|home| moving::of(view, &case.tenant, home, shards, apps).transpose());
+    if let Some(Ok(moving)) = &case.moving {
+        let place = place(&moving.other);
+        case.second = Some(name_case(view, &case.tenant, (SECOND, usage, &hosts), place, docket, false));
+    }
+}
 
 /// Of a tenant that is refused, only names that it holds are claimed, and no place.
 fn name_case(
     view: &View<'_>,
     tenant: &Tenant<'_>,
-    ((position, usage), hosts): ((usize, Usage), &str),
+    (position, usage, hosts): (usize, Usage, &str),
     (gateway, port): (GatewayName, u16),
     docket: &mut Docket,
     refused: bool,
@@ -105,7 +139,7 @@ fn legacy(view: &View<'_>, tenant: &Tenant<'_>, gateway: &GatewayName, usage: Us
 }
 
 /// The port of the listener for API servers: the named one, else the first that passes TLS through.
-fn api_listener_port(gateway: SharedGateway<'_>, api: &TenantApi) -> Option<u16> {
+pub(super) fn api_listener_port(gateway: SharedGateway<'_>, api: &TenantApi) -> Option<u16> {
     let listener = match &api.section {
         Some(section) => gateway.section(section),
         None => gateway.object.spec.listeners.iter().find(|listener| listener.protocol == "TLS"),
@@ -179,28 +213,4 @@ fn namespace_holders(view: &View<'_>, tenants: &[Tenant<'_>]) -> BTreeMap<String
         }
     }
     holders
-}
-
-/// How many entries of tenants each Gateway can take: what others have on it, and who has no claim, counts.
-pub(crate) fn rooms(view: &View<'_>, cases: &[TenantCase<'_>]) -> Rooms {
-    let Some(apps) = &view.world.config.tenant_apps else { return Rooms::new() };
-    let gateway = apps.gateway();
-    let wanted: BTreeSet<String> = cases.iter().map(|case| derived::apps_listener(case.tenant.name)).collect();
-    let foreign = view.gateway(&gateway).map_or(0, |gateway| {
-        let ours = own_entries(gateway);
-        let entries = gateway.object.spec.listeners.iter().map(|listener| listener.name.as_str());
-        entries.filter(|name| !wanted.contains(*name) && !ours.contains(*name)).count()
-    });
-    Rooms::from([(gateway, names::MAX_LISTENERS.saturating_sub(foreign))])
-}
-
-/// The entries of a Gateway that Portreeve has applied.
-pub(super) fn own_entries(gateway: SharedGateway<'_>) -> BTreeSet<String> {
-    let mut entries = BTreeSet::new();
-    for fields in owned_by_us(gateway.object.metadata.managed_fields.as_deref()) {
-        let keys = fields["f:spec"]["f:listeners"].as_object().into_iter().flat_map(|listeners| listeners.keys());
-        let names = keys.filter_map(|key| serde_json::from_str::<Value>(key.strip_prefix("k:")?).ok());
-        entries.extend(names.filter_map(|key| Some(key["name"].as_str()?.to_owned())));
-    }
-    entries
 }

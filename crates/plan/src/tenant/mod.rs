@@ -1,7 +1,15 @@
 //! Tenant: parsed once, then claims, objects, status.
 
+mod checks;
+mod dial;
+mod dns;
+mod entries;
+mod isolation;
 mod lower;
+mod moving;
+mod networking;
 mod render;
+mod shards;
 mod status;
 
 use std::sync::Arc;
@@ -12,8 +20,11 @@ use portreeve_api::tenant::TenantStatus;
 use crate::claim::{Owner, OwnerKind};
 use crate::object::OwnerIdentity;
 
-pub(crate) use lower::{TenantCase, lower, rooms};
-pub(crate) use render::{Rendered, render, render_gateways};
+pub(crate) use dial::dials;
+pub(crate) use entries::{abandoned, render_gateways, takeovers};
+pub(crate) use lower::{TenantCase, lower};
+pub(crate) use render::{Rendered, render};
+pub(crate) use shards::Shards;
 pub(crate) use status::status;
 
 /// A Tenant, as far as planning asks about it.

@@ -11,5 +11,6 @@ mod cases;
 mod examine;
 mod laws;
 mod migration;
+mod moving;
 mod reasons;
 mod support;
