@@ -31,6 +31,20 @@ pub const HOSTNAME_EXCLUSIVE: &str = "HostnameExclusive";
 pub const API_ROUTING_READY: &str = "APIRoutingReady";
 /// Whether the names of the tenant's apps are served; absent where the platform serves none.
 pub const APPS_ROUTING_READY: &str = "AppsRoutingReady";
+/// Whether the API server answers under its public name with its own certificate; absent where the platform serves none.
+/// It has no part in [`READY`].
+pub const API_SERVER_REACHABLE: &str = "APIServerReachable";
+/// Whether no other listener of the tenant's apps Gateway admits routes of tenants. It has no part in [`READY`].
+pub const APPS_ISOLATED: &str = "AppsIsolated";
+/// Whether the DNS record of the tenant's own is published; absent where the platform's wildcard leads to its Gateway. It
+/// has no part in [`READY`].
+pub const APPS_DNS_READY: &str = "AppsDNSReady";
+/// Whether the tenant's namespace is closed by NetworkPolicies; absent where the platform closes none. It has no part in
+/// [`READY`].
+pub const NETWORK_ISOLATED: &str = "NetworkIsolated";
+/// How far the tenant is on its way to another apps Gateway; absent while it stays where it is. It has no part in
+/// [`READY`].
+pub const MOVING: &str = "Moving";
 
 /// Whether the tenant's name is one that a new tenant could have; absent while it is. It has no part in [`READY`].
 pub const NAME_VALID: &str = "NameValid";
@@ -189,9 +203,56 @@ pub mod reasons {
 
     /// True: the gateway accepts the route to the API server.
     pub const ROUTE_ACCEPTED: &str = "RouteAccepted";
-    /// False: the API Gateway's listener does not keep tenants apart: it terminates TLS, lacks the name, or admits
-    /// routes of other namespaces.
+    /// False: a shared Gateway does not keep tenants apart: the API Gateway's listener terminates TLS, lacks the name, or
+    /// admits routes of other namespaces; another listener of an apps Gateway admits tenants' routes.
     pub const GATEWAY_NOT_ISOLATED: &str = "GatewayNotIsolated";
+
+    // AppsRoutingReady of a Tenant, beside those above
+
+    /// False: a writer that replaces the whole list of listeners has taken the tenant's away again.
+    pub const LISTENERS_OVERWRITTEN: &str = "ListenersOverwritten";
+    /// False: the API server refuses the tenant's listener.
+    pub const LISTENER_REJECTED: &str = "ListenerRejected";
+
+    // APIServerReachable
+
+    /// True: the API server answers under its public name with its own certificate.
+    pub const API_SERVER_REACHED: &str = "APIServerReached";
+    /// False: the API server's certificate does not cover its public name.
+    pub const SAN_MISSING: &str = "SANMissing";
+    /// False: another certificate than the API server's answers.
+    pub const TERMINATED: &str = "Terminated";
+    /// False: the gateway does not pass the connection on.
+    pub const NO_ROUTE: &str = "NoRoute";
+    /// False: nothing answers.
+    pub const CONNECT_FAILED: &str = "ConnectFailed";
+
+    // AppsIsolated, NetworkIsolated
+
+    /// True: tenants are kept apart.
+    pub const ISOLATED: &str = "Isolated";
+    /// False, by the platform's choice: the tenant's namespace is not closed.
+    pub const ISOLATION_DISABLED: &str = "IsolationDisabled";
+
+    // AppsDNSReady
+
+    /// True: external-dns has taken in the record.
+    pub const RECORD_PUBLISHED: &str = "RecordPublished";
+    /// False: the cluster does not know DNSEndpoint.
+    pub const DNS_UNSUPPORTED: &str = "DNSUnsupported";
+
+    // Moving
+
+    /// False: the tenant should move and cannot.
+    pub const MOVE_BLOCKED: &str = "MoveBlocked";
+    /// True: its listener and routes are being put on both Gateways.
+    pub const MOVE_PREPARING: &str = "MovePreparing";
+    /// True: its DNS record is being changed.
+    pub const MOVE_AWAITING_DNS: &str = "MoveAwaitingDNS";
+    /// True: resolvers may still have its former DNS record.
+    pub const MOVE_AWAITING_TTL: &str = "MoveAwaitingTTL";
+    /// True: its virtual cluster is shown the new Gateway, and its routes follow.
+    pub const MOVE_FOLLOWING: &str = "MoveFollowing";
 
     // Ready of a Tenant
 

@@ -180,17 +180,29 @@ impl Audit<'_> {
         coming.or(present.map(String::as_str)) == Some(tenant)
     }
 
-    /// Law 4: only of the Gateway of tenants' apps, and of that only entries of tenants that exist.
+    /// Law 4: only of the Gateways of tenants' apps, and of those only entries of tenants that exist; what Portreeve has
+    /// made itself is its own.
     fn gateways(&self) -> Vec<Fault> {
         let apps = self.view.world.config.tenant_apps.as_ref();
         let tidy = |object: &ObjectRef, body: &Value| {
+            if is_shard_of_ours(body) {
+                return true;
+            }
             let of_tenants = apps.is_some_and(|apps| {
-                object.namespace.as_ref() == Some(&apps.gateway_namespace) && object.name == apps.gateway_name
+                let labels = self.labels_of_gateway(object);
+                let has = |(key, value): (&String, &String)| labels.and_then(|labels| labels.get(key)) == Some(value);
+                let selected = !apps.gateway_labels.is_empty() && apps.gateway_labels.iter().all(has);
+                object.namespace.as_ref() == Some(&apps.gateway_namespace)
+                    && (object.name == apps.gateway_name || apps.more_gateways.contains(&object.name) || selected)
             });
             let mut listeners = body["spec"]["listeners"].as_array().into_iter().flatten();
+            let gateway = GatewayName::new(object.namespace.as_deref().unwrap_or_default(), &object.name);
+            let gateway = self.view.gateway(&gateway);
             let only_entries = listeners.all(|entry| {
                 let name = entry["name"].as_str().unwrap_or_default();
-                of_tenants && self.listener_group(body, Kind::Gateway, name).is_some()
+                // A Gateway that is no longer configured keeps those that it has.
+                let has = gateway.is_some_and(|gateway| gateway.section(name).is_some());
+                (of_tenants || has) && self.listener_group(body, Kind::Gateway, name).is_some()
             });
             let only_listeners =
                 body["spec"].as_object().is_none_or(|spec| spec.keys().all(|field| field == "listeners"));
@@ -198,6 +210,11 @@ impl Audit<'_> {
         };
         let faults = self.of_kind(Kind::Gateway).filter(|(object, body)| !tidy(object, body));
         faults.map(|(object, _)| Fault::GatewayWritten(object.clone())).collect()
+    }
+
+    fn labels_of_gateway(&self, object: &ObjectRef) -> Option<&BTreeMap<String, String>> {
+        let name = GatewayName::new(object.namespace.as_deref().unwrap_or_default(), &object.name);
+        self.view.gateway(&name)?.object.metadata.labels.as_ref()
     }
 
     /// Law 4: what is taken out of a Gateway is an entry of the former operator for an app that is there, and no route
@@ -252,6 +269,9 @@ impl Audit<'_> {
             for (object, body) in self.of_kind(kind) {
                 for listener in body["spec"]["listeners"].as_array().into_iter().flatten() {
                     let name = listener["name"].as_str().unwrap_or_default();
+                    if kind == Kind::Gateway && is_shard_of_ours(body) && !name.starts_with("t-") {
+                        continue;
+                    }
                     let Some(group) = self.listener_group(body, kind, name) else {
                         faults.push(Fault::ListenerWithoutOwner(object.clone(), name.to_owned()));
                         continue;
@@ -353,6 +373,10 @@ impl Audit<'_> {
         }
         faults
     }
+}
+
+fn is_shard_of_ours(body: &Value) -> bool {
+    body["metadata"]["labels"][labels::SHARD] == labels::TRUE
 }
 
 fn gateway_of(object: &ObjectRef, body: &Value, kind: Kind) -> String {

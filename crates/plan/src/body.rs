@@ -33,6 +33,15 @@ pub(crate) const FLUX_SOURCE_V1: &str = "source.toolkit.fluxcd.io/v1";
 /// Group and version of NetworkPolicy.
 pub(crate) const NETWORK_POLICY_V1: &str = "networking.k8s.io/v1";
 
+/// Group and version of `AdminNetworkPolicy`.
+pub(crate) const ADMIN_NETWORK_POLICY_V1ALPHA1: &str = "policy.networking.k8s.io/v1alpha1";
+
+/// Group and version of `ClusterNetworkPolicy`.
+pub(crate) const CLUSTER_NETWORK_POLICY_V1ALPHA2: &str = "policy.networking.k8s.io/v1alpha2";
+
+/// Group and version of DNSEndpoint.
+pub(crate) const DNS_ENDPOINT_V1ALPHA1: &str = "externaldns.k8s.io/v1alpha1";
+
 /// The most matches that one rule of an HTTPRoute may have (Gateway API, `maxItems`).
 const MAX_MATCHES: usize = 64;
 

@@ -48,6 +48,8 @@ pub(crate) enum Reason {
     // === Not so: what the gateway or the issuer says ===
     ListenerSetNotAllowed,
     ListenerSetIgnored,
+    ListenersOverwritten,
+    ListenerRejected,
     CertificateNotReady,
     ListenerConflicted,
     GatewayListenerConflict,
@@ -59,6 +61,12 @@ pub(crate) enum Reason {
     RouteNotImported,
     HostnameContested,
     DialFailed,
+    SanMissing,
+    Terminated,
+    NoRoute,
+    ConnectFailed,
+    DnsUnsupported,
+    MoveBlocked,
     // === Not so: sums ===
     NetworkingFailed,
     AppsNetworkingFailed,
@@ -71,6 +79,7 @@ pub(crate) enum Reason {
     TlsDisabled,
     ClusterIssuerNotConfigured,
     RoutingNotConfigured,
+    IsolationDisabled,
     AuthDisabled,
     // === Not known yet ===
     Pending,
@@ -89,6 +98,13 @@ pub(crate) enum Reason {
     ClientsAllowed,
     NotNeeded,
     RouteAccepted,
+    ApiServerReached,
+    Isolated,
+    RecordPublished,
+    MovePreparing,
+    MoveAwaitingDns,
+    MoveAwaitingTtl,
+    MoveFollowing,
     ReconcileSuccess,
     Provisioned,
 }
@@ -176,6 +192,8 @@ impl Reason {
             Self::ListenerConflicted => reasons::LISTENER_CONFLICTED,
             Self::GatewayListenerConflict => reasons::GATEWAY_LISTENER_CONFLICT,
             Self::PortUnavailable => reasons::PORT_UNAVAILABLE,
+            Self::ListenersOverwritten => reasons::LISTENERS_OVERWRITTEN,
+            Self::ListenerRejected => reasons::LISTENER_REJECTED,
             Self::ListenerNotProgrammed => reasons::LISTENER_NOT_PROGRAMMED,
             Self::RouteNotAccepted => reasons::ROUTE_NOT_ACCEPTED,
             Self::RouteRefsNotResolved => reasons::ROUTE_REFS_NOT_RESOLVED,
@@ -183,6 +201,12 @@ impl Reason {
             Self::RouteNotImported => reasons::ROUTE_NOT_IMPORTED,
             Self::HostnameContested => reasons::HOSTNAME_CONTESTED,
             Self::DialFailed => reasons::DIAL_FAILED,
+            Self::SanMissing => reasons::SAN_MISSING,
+            Self::Terminated => reasons::TERMINATED,
+            Self::NoRoute => reasons::NO_ROUTE,
+            Self::ConnectFailed => reasons::CONNECT_FAILED,
+            Self::DnsUnsupported => reasons::DNS_UNSUPPORTED,
+            Self::MoveBlocked => reasons::MOVE_BLOCKED,
             Self::NetworkingFailed => reasons::NETWORKING_FAILED,
             Self::AppsNetworkingFailed => reasons::APPS_NETWORKING_FAILED,
             Self::ProvisioningFailed => reasons::PROVISIONING_FAILED,
@@ -193,6 +217,7 @@ impl Reason {
             Self::TlsDisabled => reasons::TLS_DISABLED,
             Self::ClusterIssuerNotConfigured => reasons::CLUSTER_ISSUER_NOT_CONFIGURED,
             Self::RoutingNotConfigured => reasons::ROUTING_NOT_CONFIGURED,
+            Self::IsolationDisabled => reasons::ISOLATION_DISABLED,
             Self::AuthDisabled => reasons::AUTH_DISABLED,
             Self::Pending => reasons::PENDING,
             Self::Moved => reasons::MOVED,
@@ -209,6 +234,13 @@ impl Reason {
             Self::ClientsAllowed => reasons::CLIENTS_ALLOWED,
             Self::NotNeeded => reasons::NOT_NEEDED,
             Self::RouteAccepted => reasons::ROUTE_ACCEPTED,
+            Self::ApiServerReached => reasons::API_SERVER_REACHED,
+            Self::Isolated => reasons::ISOLATED,
+            Self::RecordPublished => reasons::RECORD_PUBLISHED,
+            Self::MovePreparing => reasons::MOVE_PREPARING,
+            Self::MoveAwaitingDns => reasons::MOVE_AWAITING_DNS,
+            Self::MoveAwaitingTtl => reasons::MOVE_AWAITING_TTL,
+            Self::MoveFollowing => reasons::MOVE_FOLLOWING,
             Self::ReconcileSuccess => reasons::RECONCILE_SUCCESS,
             Self::Provisioned => reasons::PROVISIONED,
         }
@@ -274,12 +306,16 @@ pub(crate) fn shortened(mut message: String) -> String {
     message
 }
 
-/// Reasons that make no event: choices, what is still to come, and the sum of what other conditions say.
-const QUIET: [&str; 7] = [
+/// Reasons that make no event: choices, what is still to come, what is as it should be from the start, and the sum of what
+/// other conditions say.
+const QUIET: [&str; 10] = [
     reasons::TLS_DISABLED,
     reasons::CLUSTER_ISSUER_NOT_CONFIGURED,
     reasons::ROUTING_NOT_CONFIGURED,
     reasons::AUTH_DISABLED,
+    reasons::ISOLATION_DISABLED,
+    reasons::ISOLATED,
+    reasons::RECORD_PUBLISHED,
     reasons::PROVISIONING,
     reasons::CERTIFICATE_NOT_READY,
     reasons::FAILED,

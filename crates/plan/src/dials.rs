@@ -136,7 +136,10 @@ mod tests {
         };
         let object = json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "ListenerSet",
-            "metadata": {"name": "hub-listeners", "namespace": "team", "labels": labels},
+            "metadata": {
+                "name": "hub-listeners", "namespace": "team", "labels": labels,
+                "managedFields": [{"manager": "portreeve", "operation": "Apply", "fieldsV1": {}}],
+            },
             "spec": {
                 "parentRef": {"name": "nebari-gateway", "namespace": "envoy-gateway-system"},
                 "listeners": [

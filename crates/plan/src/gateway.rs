@@ -1,15 +1,19 @@
 //! A shared Gateway, as far as planning asks about it.
 
+use std::collections::BTreeMap;
+
 use gateway_api::gateways::{
     Gateway, GatewayAllowedListenersNamespacesFrom as AllowedFrom,
     GatewayAllowedListenersNamespacesSelector as Selector, GatewayListeners,
 };
 use k8s_openapi::api::core::v1::Service;
-use portreeve_api::names;
+use portreeve_api::names::{self, labels};
+use serde_json::{Value, json};
 
 use crate::claim::GatewayName;
 use crate::selector::{Requirement, selects};
 use crate::view::{View, name_of};
+use crate::world::DataPlane;
 
 /// The port of an HTTPS listener where the Gateway has none of its own.
 pub(crate) const HTTPS_PORT: u16 = 443;
@@ -91,6 +95,20 @@ pub(crate) fn gateways_behind(service: &Service) -> impl Iterator<Item = (&str, 
         label("gateway.envoyproxy.io/owning-gateway-namespace").zip(label("gateway.envoyproxy.io/owning-gateway-name"));
     let of_gep = service.metadata.namespace.as_deref().zip(label("gateway.networking.k8s.io/gateway-name"));
     envoy.into_iter().chain(of_gep)
+}
+
+impl DataPlane {
+    /// The pods of a Gateway, as a peer of a NetworkPolicy. Namespace and labels are in one peer: some network plugins
+    /// ignore a peer that names a namespace only.
+    pub(crate) fn pods_of(&self, gateway: &GatewayName) -> Value {
+        let namespace = self.namespace.as_deref().unwrap_or(&gateway.namespace);
+        let fill = |value: &String| value.replace("{name}", &gateway.name).replace("{namespace}", &gateway.namespace);
+        let labels: BTreeMap<&String, String> = self.labels.iter().map(|(key, value)| (key, fill(value))).collect();
+        json!({
+            "namespaceSelector": { "matchLabels": { labels::NAMESPACE_NAME: namespace } },
+            "podSelector": { "matchLabels": labels },
+        })
+    }
 }
 
 impl GatewayName {

@@ -10,7 +10,10 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use portreeve_api::names::{labels, nebari_app as derived, tenant};
-use portreeve_api::{Certificate, HelmRelease, HelmRepository, NebariApp, OciRepository, SecurityPolicy, Tenant};
+use portreeve_api::{
+    AdminNetworkPolicy, Certificate, ClusterNetworkPolicy, DnsEndpoint, HelmRelease, HelmRepository, NebariApp,
+    OciRepository, SecurityPolicy, Tenant,
+};
 use serde_json::Value;
 
 use crate::claim::{Owner, OwnerKind};
@@ -29,6 +32,8 @@ pub(crate) enum Kind {
     LimitRange,
     ConfigMap,
     NetworkPolicy,
+    AdminNetworkPolicy,
+    ClusterNetworkPolicy,
     ReferenceGrant,
     Certificate,
     SecurityPolicy,
@@ -39,13 +44,14 @@ pub(crate) enum Kind {
     OciRepository,
     HelmRepository,
     HelmRelease,
+    DnsEndpoint,
 }
 
 /// Names an object of a kind that Portreeve writes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) kind: Kind,
-    /// Empty for a Namespace.
+    /// Empty for kinds that have none.
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
@@ -58,6 +64,8 @@ pub(crate) enum Live<'a> {
     LimitRange(&'a LimitRange),
     ConfigMap(&'a ConfigMap),
     NetworkPolicy(&'a NetworkPolicy),
+    AdminNetworkPolicy(&'a AdminNetworkPolicy),
+    ClusterNetworkPolicy(&'a ClusterNetworkPolicy),
     ReferenceGrant(&'a ReferenceGrant),
     Certificate(&'a Certificate),
     SecurityPolicy(&'a SecurityPolicy),
@@ -68,6 +76,7 @@ pub(crate) enum Live<'a> {
     OciRepository(&'a OciRepository),
     HelmRepository(&'a HelmRepository),
     HelmRelease(&'a HelmRelease),
+    DnsEndpoint(&'a DnsEndpoint),
 }
 
 /// Who made an object, as far as the object says.
@@ -100,6 +109,8 @@ impl Kind {
             Self::LimitRange => "LimitRange",
             Self::ConfigMap => "ConfigMap",
             Self::NetworkPolicy => "NetworkPolicy",
+            Self::AdminNetworkPolicy => "AdminNetworkPolicy",
+            Self::ClusterNetworkPolicy => "ClusterNetworkPolicy",
             Self::ReferenceGrant => "ReferenceGrant",
             Self::Certificate => "Certificate",
             Self::SecurityPolicy => "SecurityPolicy",
@@ -110,6 +121,7 @@ impl Kind {
             Self::OciRepository => "OCIRepository",
             Self::HelmRepository => "HelmRepository",
             Self::HelmRelease => "HelmRelease",
+            Self::DnsEndpoint => "DNSEndpoint",
         }
     }
 
@@ -117,6 +129,8 @@ impl Kind {
     fn crd(self) -> Option<&'static str> {
         match self {
             Self::Namespace | Self::ResourceQuota | Self::LimitRange | Self::ConfigMap | Self::NetworkPolicy => None,
+            Self::AdminNetworkPolicy => Some("adminnetworkpolicies.policy.networking.k8s.io"),
+            Self::ClusterNetworkPolicy => Some("clusternetworkpolicies.policy.networking.k8s.io"),
             Self::ReferenceGrant => Some("referencegrants.gateway.networking.k8s.io"),
             Self::Certificate => Some("certificates.cert-manager.io"),
             Self::SecurityPolicy => Some("securitypolicies.gateway.envoyproxy.io"),
@@ -127,6 +141,7 @@ impl Kind {
             Self::OciRepository => Some("ocirepositories.source.toolkit.fluxcd.io"),
             Self::HelmRepository => Some("helmrepositories.source.toolkit.fluxcd.io"),
             Self::HelmRelease => Some("helmreleases.helm.toolkit.fluxcd.io"),
+            Self::DnsEndpoint => Some("dnsendpoints.externaldns.k8s.io"),
         }
     }
 
@@ -134,6 +149,8 @@ impl Kind {
     pub(crate) fn is_served(self, served: &Served) -> bool {
         match self {
             Self::Namespace | Self::ResourceQuota | Self::LimitRange | Self::ConfigMap | Self::NetworkPolicy => true,
+            Self::AdminNetworkPolicy => served.admin_network_policies,
+            Self::ClusterNetworkPolicy => served.cluster_network_policies,
             Self::ReferenceGrant => served.reference_grants,
             Self::Certificate => served.certificates,
             Self::SecurityPolicy => served.security_policies,
@@ -144,6 +161,7 @@ impl Kind {
             Self::OciRepository => served.oci_repositories,
             Self::HelmRepository => served.helm_repositories,
             Self::HelmRelease => served.helm_releases,
+            Self::DnsEndpoint => served.dns_endpoints,
         }
     }
 
@@ -160,6 +178,7 @@ impl Kind {
             Self::Certificate => "cert-manager",
             Self::SecurityPolicy => "Envoy Gateway",
             Self::OciRepository | Self::HelmRepository | Self::HelmRelease => "Flux",
+            Self::DnsEndpoint => "external-dns with its source crd",
             _ => "Gateway API 1.5 or later",
         };
         Some(format!("the cluster lacks the CRD {crd}: install {install}"))
@@ -197,6 +216,8 @@ impl<'a> Live<'a> {
             Self::LimitRange(_) => Kind::LimitRange,
             Self::ConfigMap(_) => Kind::ConfigMap,
             Self::NetworkPolicy(_) => Kind::NetworkPolicy,
+            Self::AdminNetworkPolicy(_) => Kind::AdminNetworkPolicy,
+            Self::ClusterNetworkPolicy(_) => Kind::ClusterNetworkPolicy,
             Self::ReferenceGrant(_) => Kind::ReferenceGrant,
             Self::Certificate(_) => Kind::Certificate,
             Self::SecurityPolicy(_) => Kind::SecurityPolicy,
@@ -207,6 +228,7 @@ impl<'a> Live<'a> {
             Self::OciRepository(_) => Kind::OciRepository,
             Self::HelmRepository(_) => Kind::HelmRepository,
             Self::HelmRelease(_) => Kind::HelmRelease,
+            Self::DnsEndpoint(_) => Kind::DnsEndpoint,
         }
     }
 
@@ -217,6 +239,8 @@ impl<'a> Live<'a> {
             Self::LimitRange(object) => &object.metadata,
             Self::ConfigMap(object) => &object.metadata,
             Self::NetworkPolicy(object) => &object.metadata,
+            Self::AdminNetworkPolicy(object) => &object.metadata,
+            Self::ClusterNetworkPolicy(object) => &object.metadata,
             Self::ReferenceGrant(object) => &object.metadata,
             Self::Certificate(object) => &object.metadata,
             Self::SecurityPolicy(object) => &object.metadata,
@@ -227,6 +251,7 @@ impl<'a> Live<'a> {
             Self::OciRepository(object) => &object.metadata,
             Self::HelmRepository(object) => &object.metadata,
             Self::HelmRelease(object) => &object.metadata,
+            Self::DnsEndpoint(object) => &object.metadata,
         }
     }
 
@@ -239,6 +264,8 @@ impl<'a> Live<'a> {
             // It has data instead.
             Self::ConfigMap(_) => wanted.is_null(),
             Self::NetworkPolicy(object) => contains("spec", &object.spec, wanted),
+            Self::AdminNetworkPolicy(object) => contains("spec", &object.spec, wanted),
+            Self::ClusterNetworkPolicy(object) => contains("spec", &object.spec, wanted),
             Self::ReferenceGrant(object) => contains("spec", &object.spec, wanted),
             Self::Certificate(object) => contains("spec", &object.spec, wanted),
             Self::SecurityPolicy(object) => contains("spec", &object.spec, wanted),
@@ -246,6 +273,7 @@ impl<'a> Live<'a> {
             Self::Gateway(object) => contains("spec", &object.spec, wanted),
             Self::HttpRoute(object) => contains("spec", &object.spec, wanted),
             Self::TlsRoute(object) => contains("spec", &object.spec, wanted),
+            Self::DnsEndpoint(object) => contains("spec", &object.spec, wanted),
             Self::OciRepository(object) => contains("spec", &object.spec, wanted),
             Self::HelmRepository(object) => contains("spec", &object.spec, wanted),
             Self::HelmRelease(object) => contains("spec", &object.spec, wanted),
@@ -268,6 +296,8 @@ impl<'a> Live<'a> {
             Self::LimitRange(object) => serde_json::to_value(&object.spec),
             Self::ConfigMap(_) => Ok(Value::Null),
             Self::NetworkPolicy(object) => serde_json::to_value(&object.spec),
+            Self::AdminNetworkPolicy(object) => serde_json::to_value(&object.spec),
+            Self::ClusterNetworkPolicy(object) => serde_json::to_value(&object.spec),
             Self::ReferenceGrant(object) => serde_json::to_value(&object.spec),
             Self::Certificate(object) => serde_json::to_value(&object.spec),
             Self::SecurityPolicy(object) => serde_json::to_value(&object.spec),
@@ -278,6 +308,7 @@ impl<'a> Live<'a> {
             Self::OciRepository(object) => serde_json::to_value(&object.spec),
             Self::HelmRepository(object) => serde_json::to_value(&object.spec),
             Self::HelmRelease(object) => serde_json::to_value(&object.spec),
+            Self::DnsEndpoint(object) => serde_json::to_value(&object.spec),
         };
         let metadata = serde_json::to_value(self.metadata());
         serde_json::json!({ "metadata": metadata.unwrap_or_default(), "spec": spec.unwrap_or_default() })

@@ -9,7 +9,7 @@ use crate::object::{Kind, OwnerIdentity};
 use crate::output::{ObjectRef, Plan, SecretCopy};
 use crate::prune::{due, prune, released};
 use crate::settled::{Alarm, Settled};
-use crate::tenant::{self, Orphan, Parting, Tenant, TenantCase};
+use crate::tenant::{self, Orphan, Parting, Shards, Tenant, TenantCase};
 use crate::view::View;
 use crate::wanted::Wanted;
 use crate::world::World;
@@ -17,24 +17,28 @@ use crate::world::World;
 /// Decides everything; the same world always gives the same plan.
 pub fn plan(world: &World) -> Plan {
     let view = View::new(world);
-    let (cases, judgement) = lower_and_arbitrate(&view);
-    let (mut wanted, made) = render(&view, &cases, &judgement);
+    let (cases, shards, judgement) = lower_and_arbitrate(&view);
+    let (mut wanted, made) = render(&view, &cases, &shards, &judgement);
     let gone = prune(&view, &wanted, &cases.staying());
     let contests = Contests::of(&view, &wanted);
     let partings = tenant::partings(&view, &cases.tenants);
     let orphans = tenant::orphans(&view, &wanted);
     let settled = Settled { view: &view, judgement: &judgement, wanted: &wanted, contests: &contests };
-    let mut plan = status(&settled, &cases, &made);
+    let mut plan = status(&settled, &cases, &shards, &made);
     let farewells = farewells(&settled, &cases, &made);
     plan.guard = cases.unguarded(world);
     let (strays, told): (Vec<_>, Vec<_>) = wanted.take_strays().into_iter().unzip();
     plan.events.extend(told);
+    plan.takeovers = tenant::takeovers(&view, made.tenants.iter());
+    plan.dials = tenant::dials(&view, cases.tenants.iter().zip(&made.tenants));
+    let abandoned = tenant::abandoned(&view, &wanted);
     plan.apply = wanted.applies();
     plan.copies = cases.copies(&judgement);
     let due = due(&view, &gone, |maker| partings.iter().any(|parting| parting.holds(maker)));
     plan.delete = due.map(|key| key.object_ref(api_version(key.kind, world))).collect();
     plan.delete.extend(orphans.iter().filter(|orphan| orphan.is_due).map(Orphan::object_ref));
     plan.delete.extend(farewells.values().filter_map(|one| Some(one.certificate.as_ref()?.object_ref(CERTIFICATE_V1))));
+    plan.delete.extend(abandoned);
     let leaving = cases.leaving();
     let released = released(&gone, &leaving).into_iter().map(OwnerIdentity::object_ref);
     let is_over = |owner: &ObjectRef| {
@@ -63,28 +67,34 @@ struct Made {
     tenants: Vec<tenant::Rendered>,
 }
 
-fn lower_and_arbitrate<'a>(view: &View<'a>) -> (Cases<'a>, Judgement) {
+fn lower_and_arbitrate<'a>(view: &View<'a>) -> (Cases<'a>, Shards<'a>, Judgement) {
     let mut docket = Docket::default();
     let mut apps: Vec<App<'a>> = view.world.apps.iter().map(|source| App::from_resource(source, view)).collect();
     apps.sort_by(|left, right| left.owner.by_age(&right.owner));
     let mut tenants: Vec<Tenant<'a>> = view.world.tenants.iter().map(|source| Tenant::from_resource(source)).collect();
     tenants.sort_by(|left, right| left.owner.by_age(&right.owner));
     let apps = apps.into_iter().map(|app| app::lower(view, app, &mut docket)).collect();
-    let tenants = tenant::lower(view, tenants, &mut docket);
+    let (tenants, shards) = tenant::lower(view, tenants, &mut docket);
     absent::lower(view, &mut docket);
-    let rooms = tenant::rooms(view, &tenants);
-    (Cases { apps, tenants }, docket.settle(&rooms))
+    let judgement = docket.settle(&shards.rooms());
+    (Cases { apps, tenants }, shards, judgement)
 }
 
-fn render<'v, 'a>(view: &'v View<'a>, cases: &Cases<'a>, judgement: &Judgement) -> (Wanted<'v, 'a>, Made) {
+fn render<'v, 'a>(
+    view: &'v View<'a>,
+    cases: &Cases<'a>,
+    shards: &Shards<'a>,
+    judgement: &Judgement,
+) -> (Wanted<'v, 'a>, Made) {
     let mut wanted = Wanted::new(view);
     let apps = cases.apps.iter().map(|case| app::render(view, case, judgement, &mut wanted)).collect();
-    let tenants: Vec<_> = cases.tenants.iter().map(|case| tenant::render(view, case, judgement, &mut wanted)).collect();
+    let tenants = cases.tenants.iter().map(|case| tenant::render(view, case, shards, judgement, &mut wanted));
+    let tenants: Vec<_> = tenants.collect();
     tenant::render_gateways(view, tenants.iter(), &mut wanted);
     (wanted, Made { apps, tenants })
 }
 
-fn status(settled: &Settled<'_, '_>, cases: &Cases<'_>, made: &Made) -> Plan {
+fn status<'a>(settled: &Settled<'_, 'a>, cases: &Cases<'a>, shards: &Shards<'a>, made: &Made) -> Plan {
     let mut alarm = Alarm::default();
     let mut plan = Plan::default();
     for (case, rendered) in cases.apps.iter().zip(&made.apps).filter(|(case, _)| !case.app.is_leaving()) {
@@ -93,7 +103,7 @@ fn status(settled: &Settled<'_, '_>, cases: &Cases<'_>, made: &Made) -> Plan {
         plan.events.extend(events);
     }
     for (case, rendered) in cases.tenants.iter().zip(&made.tenants).filter(|(case, _)| !case.tenant.is_leaving()) {
-        let (write, events) = tenant::status(settled, case, rendered);
+        let (write, events) = tenant::status(settled, shards, case, rendered, &mut alarm);
         plan.statuses.extend(write);
         plan.events.extend(events);
         rendered.provision.wake_at.into_iter().for_each(|at| alarm.set(at));
@@ -175,12 +185,18 @@ fn is_guarded(owner: &OwnerIdentity<'_>, finalizers: Option<&Vec<String>>) -> bo
 }
 
 fn api_version(kind: Kind, world: &World) -> &'static str {
-    use crate::body::{FLUX_SOURCE_V1, GATEWAY_API_V1, HELM_RELEASE_V2, NETWORK_POLICY_V1, SECURITY_POLICY_V1ALPHA1};
+    use crate::body::{
+        ADMIN_NETWORK_POLICY_V1ALPHA1, CLUSTER_NETWORK_POLICY_V1ALPHA2, DNS_ENDPOINT_V1ALPHA1, FLUX_SOURCE_V1,
+        GATEWAY_API_V1, HELM_RELEASE_V2, NETWORK_POLICY_V1, SECURITY_POLICY_V1ALPHA1,
+    };
     match (kind, world.served.tls_routes) {
         (Kind::Namespace | Kind::ResourceQuota | Kind::LimitRange | Kind::ConfigMap, _) => "v1",
         (Kind::OciRepository | Kind::HelmRepository, _) => FLUX_SOURCE_V1,
         (Kind::HelmRelease, _) => HELM_RELEASE_V2,
         (Kind::NetworkPolicy, _) => NETWORK_POLICY_V1,
+        (Kind::AdminNetworkPolicy, _) => ADMIN_NETWORK_POLICY_V1ALPHA1,
+        (Kind::ClusterNetworkPolicy, _) => CLUSTER_NETWORK_POLICY_V1ALPHA2,
+        (Kind::DnsEndpoint, _) => DNS_ENDPOINT_V1ALPHA1,
         (Kind::Certificate, _) => CERTIFICATE_V1,
         (Kind::SecurityPolicy, _) => SECURITY_POLICY_V1ALPHA1,
         (Kind::TlsRoute, Some(version)) => version.api_version(),

@@ -16,7 +16,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use portreeve_api::names::{self, labels};
 use portreeve_api::{
-    Certificate, ClusterIssuer, HelmRelease, HelmRepository, IngressRouteTcp, OciRepository, SecurityPolicy,
+    AdminNetworkPolicy, Certificate, ClusterIssuer, ClusterNetworkPolicy, DnsEndpoint, HelmRelease, HelmRepository,
+    IngressRouteTcp, OciRepository, SecurityPolicy,
 };
 
 use crate::claim::{GatewayName, OwnerKind};
@@ -63,6 +64,9 @@ pub(crate) struct View<'a> {
     network_policies: ByName<'a, NetworkPolicy>,
     /// By kind, namespace and name.
     unreadable: HashMap<(&'a str, &'a str, &'a str), &'a ObjectMeta>,
+    admin_network_policies: ByName<'a, AdminNetworkPolicy>,
+    cluster_network_policies: ByName<'a, ClusterNetworkPolicy>,
+    dns_endpoints: ByName<'a, DnsEndpoint>,
     ingress_routes_in: HashMap<&'a str, Vec<&'a IngressRouteTcp>>,
     /// What NetworkPolicies isolate.
     pub(crate) isolation: Isolation,
@@ -104,6 +108,9 @@ impl<'a> View<'a> {
             data_planes: data_planes(world),
             network_policies: by_name(&world.network_policies),
             unreadable: unreadable(world),
+            admin_network_policies: by_name(&world.admin_network_policies),
+            cluster_network_policies: by_name(&world.cluster_network_policies),
+            dns_endpoints: by_name(&world.dns_endpoints),
             ingress_routes_in: by_namespace(&world.ingress_routes_tcp),
             isolation: Isolation::of(world),
             answering: answering(world),
@@ -221,6 +228,10 @@ impl<'a> View<'a> {
         self.ingress_routes_in.get(namespace).map_or(&[], Vec::as_slice)
     }
 
+    pub(crate) fn dns_endpoint(&self, namespace: &str, name: &str) -> Option<&'a DnsEndpoint> {
+        self.dns_endpoints.get(&(namespace, name)).copied()
+    }
+
     /// Whether a Service has a ready endpoint.
     pub(crate) fn has_endpoint(&self, namespace: &str, service: &str) -> bool {
         self.answering.contains(&(namespace, service))
@@ -268,6 +279,12 @@ impl<'a> View<'a> {
             Kind::LimitRange => self.limit_ranges.get(&name).map(|object| Live::LimitRange(object)),
             Kind::ConfigMap => self.config_maps.get(&name).map(|object| Live::ConfigMap(object)),
             Kind::NetworkPolicy => self.network_policies.get(&name).map(|object| Live::NetworkPolicy(object)),
+            Kind::AdminNetworkPolicy => {
+                self.admin_network_policies.get(&name).map(|object| Live::AdminNetworkPolicy(object))
+            }
+            Kind::ClusterNetworkPolicy => {
+                self.cluster_network_policies.get(&name).map(|object| Live::ClusterNetworkPolicy(object))
+            }
             Kind::ReferenceGrant => self.reference_grants.get(&name).map(|object| Live::ReferenceGrant(object)),
             Kind::Certificate => self.certificates.get(&name).map(|object| Live::Certificate(object)),
             Kind::SecurityPolicy => self.security_policies.get(&name).map(|object| Live::SecurityPolicy(object)),
@@ -278,6 +295,7 @@ impl<'a> View<'a> {
             Kind::OciRepository => self.oci_repositories.get(&name).map(|object| Live::OciRepository(object)),
             Kind::HelmRepository => self.helm_repositories.get(&name).map(|object| Live::HelmRepository(object)),
             Kind::HelmRelease => self.helm_releases_flux.get(&name).map(|object| Live::HelmRelease(object)),
+            Kind::DnsEndpoint => self.dns_endpoints.get(&name).map(|object| Live::DnsEndpoint(object)),
         }
     }
 
@@ -291,7 +309,7 @@ impl<'a> View<'a> {
         self.world.refused.get(object).map(String::as_str)
     }
 
-    /// All objects of the kinds that Portreeve makes; Gateways are never made.
+    /// All objects of the kinds that Portreeve makes for an owner.
     pub(crate) fn all_live(&self) -> impl Iterator<Item = (Kind, Live<'a>)> {
         let world = self.world;
         let namespaces = world.namespaces.iter().map(|object| (Kind::Namespace, Live::Namespace(object)));
@@ -304,8 +322,16 @@ impl<'a> View<'a> {
         let sets = world.listener_sets.iter().map(|object| (Kind::ListenerSet, Live::ListenerSet(object)));
         let http_routes = world.http_routes.iter().map(|object| (Kind::HttpRoute, Live::HttpRoute(object)));
         let tls_routes = world.tls_routes.iter().map(|object| (Kind::TlsRoute, Live::TlsRoute(object)));
+        let admin = world
+            .admin_network_policies
+            .iter()
+            .map(|object| (Kind::AdminNetworkPolicy, Live::AdminNetworkPolicy(object)));
+        let cluster = world.cluster_network_policies.iter();
+        let cluster = cluster.map(|object| (Kind::ClusterNetworkPolicy, Live::ClusterNetworkPolicy(object)));
+        let records = world.dns_endpoints.iter().map(|object| (Kind::DnsEndpoint, Live::DnsEndpoint(object)));
         let objects = namespaces.chain(network_policies).chain(grants).chain(certificates).chain(policies);
-        objects.chain(sets).chain(http_routes).chain(tls_routes).chain(all_provisioned(world))
+        let objects = objects.chain(admin).chain(cluster).chain(sets).chain(http_routes).chain(tls_routes);
+        objects.chain(records).chain(all_provisioned(world))
     }
 
     /// Only ListenerSets that the Gateway admits count, or anybody could take a port from others. Those of apps do not:

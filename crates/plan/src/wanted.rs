@@ -107,11 +107,12 @@ fn strays(set: &ListenerSet, key: &Key, body: &Value, owner: OwnerIdentity<'_>) 
         let listeners = body["spec"]["listeners"].as_array();
         listeners.into_iter().flatten().find(|listener| listener["name"] == name)
     };
+    owned_by_us(set.metadata.managed_fields.as_deref()).next()?;
     // What we put there ourselves goes with the next apply.
-    let ours: Vec<_> = owned_by_us(set.metadata.managed_fields.as_deref()).map(OwnedFields::to_value).collect();
     let is_ours = |name: &str, field: &str| {
         let entry = json!({ "name": name }).to_string();
-        ours.iter().any(|fields| !fields["f:spec"]["f:listeners"][format!("k:{entry}")][field].is_null())
+        let mut ours = owned_by_us(set.metadata.managed_fields.as_deref()).map(OwnedFields::to_value);
+        ours.any(|fields| !fields["f:spec"]["f:listeners"][format!("k:{entry}")][field].is_null())
     };
     let (mut operations, mut names) = (Vec::new(), BTreeSet::new());
     // From the end, so that no place changes meanwhile.

@@ -97,7 +97,7 @@ pub struct World {
     pub refused: BTreeMap<ObjectRef, String>,
     /// Ports that the shell dialled in vain, and why; nothing where it cannot dial. The text has no times or counts.
     pub failed_dials: BTreeMap<(GatewayName, u16), String>,
-    /// All DNSEndpoints of external-dns; none where the cluster does not know that kind.
+    /// Every DNSEndpoint of external-dns; none where the cluster does not know that kind.
     pub dns_endpoints: Vec<Arc<DnsEndpoint>>,
     /// All objects of the kind `ClusterNetworkPolicy`.
     pub cluster_network_policies: Vec<Arc<ClusterNetworkPolicy>>,

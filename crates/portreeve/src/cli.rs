@@ -5,6 +5,7 @@
 mod cluster;
 mod controller;
 mod data_plane;
+mod tenant;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ pub use controller::{
     ChoiceArgs, ControllerArgs, DoctorArgs, ElectionArgs, ExperimentalVersion, Migration, OperatorArgs, ServerArgs,
     UnusedArgs,
 };
+
+pub use tenant::{MoveArgs, TenantCommand, TenantCommandArgs};
 
 use crate::exit;
 use crate::input::{CONTROLLER_NAME, Input};
@@ -64,6 +67,8 @@ pub enum Command {
     /// Get the kubeconfig of a tenant's API server
     #[command(after_help = cluster::KUBECONFIG_EXAMPLES)]
     Kubeconfig(KubeconfigArgs),
+    /// Ask something of the operator for one tenant
+    Tenant(TenantCommandArgs),
 }
 
 const DEMO_EXAMPLES: &str = "\

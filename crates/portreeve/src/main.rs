@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use portreeve::cli::{Command, RawArgs};
-use portreeve::commands::{controller, doctor, exit_of, kubeconfig, plan, trace, up};
+use portreeve::commands::{controller, doctor, exit_of, kubeconfig, plan, tenant, trace, up};
 use portreeve::demo;
 use portreeve::exit::Exit;
 use portreeve::log;
@@ -36,6 +36,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Controller(arguments) => serve(controller::run(arguments)),
         Command::Doctor(arguments) => serve(doctor::run(arguments)),
         Command::Kubeconfig(arguments) => serve(kubeconfig::run(arguments)),
+        Command::Tenant(arguments) => serve(tenant::run(arguments)),
     }
 }
 

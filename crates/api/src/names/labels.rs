@@ -72,6 +72,12 @@ pub const HELM_STATUS: &str = "status";
 /// Label of the Helm client's record of a release: which revision, counted from 1.
 pub const HELM_REVISION: &str = "version";
 
+/// Annotation of a DNSEndpoint: when external-dns was first seen to have taken it in.
+pub const PUBLISHED_AT: &str = "portreeve.dev/published-at";
+
+/// Label that vCluster puts on whatever it syncs to the host, and on nothing else.
+pub const SYNCED_BY: &str = "vcluster.loft.sh/managed-by";
+
 /// Annotation: the name that external-dns publishes.
 pub const EXTERNAL_DNS_HOSTNAME: &str = "external-dns.alpha.kubernetes.io/hostname";
 

@@ -67,6 +67,28 @@ pub fn apps_certificate(tenant: &str) -> String {
     format!("{tenant}-apps-tls")
 }
 
+/// The DNSEndpoint of that wildcard, in the gateway's namespace.
+pub fn apps_dns_endpoint(tenant: &str) -> String {
+    format!("{tenant}-apps")
+}
+
+/// The copy of an HTTPRoute of the tenant's namespace while the tenant moves to another Gateway.
+pub fn moving_route(route: &str) -> String {
+    format!("{route}-moving")
+}
+
+/// The NetworkPolicy that closes the tenant's namespace.
+pub const ISOLATION_POLICY: &str = "kubespaces-isolation";
+
+/// The NetworkPolicy that lets the control plane reach the host's API server.
+pub const CONTROL_PLANE_POLICY: &str = "kubespaces-control-plane";
+
+/// The cluster-wide policy that no NetworkPolicy of the tenant's own can undo; with `-control-plane` that of its control
+/// plane.
+pub fn admin_policy(tenant: &str) -> String {
+    format!("kubespaces-tenant-{tenant}")
+}
+
 /// The listener of that wildcard.
 pub fn apps_listener(tenant: &str) -> String {
     format!("t-{tenant}")

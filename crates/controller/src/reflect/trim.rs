@@ -27,8 +27,14 @@ pub(super) fn trim_metadata(kind: KindName, metadata: &mut ObjectMeta) {
             && entry.operation.as_deref() == Some("Apply")
             && entry.subresource.as_deref().unwrap_or_default().is_empty()
     };
+    // Who else writes the listeners of Gateways is told when they are gone.
+    let of_listeners = |entry: &ManagedFieldsEntry| {
+        kind == KindName::Gateway
+            && entry.subresource.as_deref().unwrap_or_default().is_empty()
+            && entry.fields_v1.as_ref().is_some_and(|fields| fields.0["f:spec"].get("f:listeners").is_some())
+    };
     if let Some(entries) = &mut metadata.managed_fields {
-        entries.retain(ours);
+        entries.retain(|entry| ours(entry) || of_listeners(entry));
         entries.shrink_to_fit();
         // What is on a Gateway is others' too, and there are few.
         if kind != KindName::Gateway {
@@ -153,5 +159,23 @@ mod tests {
         trim_metadata(KindName::HttpRoute, &mut metadata);
         assert_eq!(metadata.managed_fields, Some(vec![ours]));
         assert_eq!(metadata.annotations, Some([].into()));
+    }
+
+    #[test]
+    fn of_a_gateway_those_are_left_too_that_own_listeners() {
+        let entry = |fields: Value| ManagedFieldsEntry {
+            manager: Some("argocd".to_owned()),
+            operation: Some("Update".to_owned()),
+            fields_v1: serde_json::from_value(fields).unwrap(),
+            ..ManagedFieldsEntry::default()
+        };
+        let listeners = entry(json!({"f:spec": {"f:listeners": {}}}));
+        let others = entry(json!({"f:spec": {"f:gatewayClassName": {}}}));
+        let all =
+            || ObjectMeta { managed_fields: Some(vec![listeners.clone(), others.clone()]), ..ObjectMeta::default() };
+        let (mut gateway, mut route) = (all(), all());
+        trim_metadata(KindName::Gateway, &mut gateway);
+        trim_metadata(KindName::HttpRoute, &mut route);
+        assert_eq!((gateway.managed_fields, route.managed_fields), (Some(vec![listeners]), None));
     }
 }

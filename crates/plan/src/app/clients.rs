@@ -150,16 +150,8 @@ impl Rendering<'_, '_, '_> {
         here.filter_map(|backend| Some((backend.name.clone(), u16::try_from(backend.port?).ok()?))).collect()
     }
 
-    /// Namespace and labels in one peer: some network plugins ignore a peer that names a namespace only.
     fn gateway_pods(&self) -> Value {
-        let (plane, gateway) = (&self.view.world.config.data_plane, &self.app.gateway);
-        let namespace = plane.namespace.as_deref().unwrap_or(&gateway.namespace);
-        let fill = |value: &String| value.replace("{name}", &gateway.name).replace("{namespace}", &gateway.namespace);
-        let labels: BTreeMap<&String, String> = plane.labels.iter().map(|(key, value)| (key, fill(value))).collect();
-        json!({
-            "namespaceSelector": { "matchLabels": { labels::NAMESPACE_NAME: namespace } },
-            "podSelector": { "matchLabels": labels },
-        })
+        self.view.world.config.data_plane.pods_of(&self.app.gateway)
     }
 
     fn pod_port(&self, port: u16) -> Value {

@@ -1,18 +1,15 @@
-use std::collections::BTreeSet;
-
-use portreeve_api::names::{self, tenant as derived};
+use portreeve_api::names::tenant as derived;
 use portreeve_names::HostPattern;
-use serde_json::Value;
 
 use super::Tenant;
+use super::moving::{self, Move};
 use super::namespace::{deprecation, is_valid_name, namespace_holders, overlaps, validate};
-use crate::arbitrate::Rooms;
+use super::shards::Shards;
 use crate::claim::{Claim, GatewayName, Incumbency, Seat, Usage};
 use crate::condition::{Finding, Reason};
-use crate::differ::owned_by_us;
 use crate::docket::{Docket, Record};
 use crate::gateway::{HTTPS_PORT, SharedGateway};
-use crate::tenancy::TenantApi;
+use crate::tenancy::{Placement, TenantApi, TenantApps};
 use crate::view::View;
 
 /// A tenant and what it claims.
@@ -26,6 +23,10 @@ pub(crate) struct TenantCase<'a> {
     pub(crate) api: Option<NameCase>,
     /// The names of its apps; absent where the platform serves none.
     pub(crate) apps: Option<NameCase>,
+    /// The second Gateway for the names of its apps, while it moves.
+    pub(crate) second: Option<NameCase>,
+    /// Where it moves to or from, or why it does not though it should.
+    pub(crate) moving: Option<Result<Move, Finding>>,
 }
 
 /// One name, or wildcard, that a tenant is to be served under.
@@ -36,32 +37,40 @@ pub(crate) struct NameCase {
     pub(crate) gateway: GatewayName,
 }
 
-/// What all tenants claim, in the order in which they are given.
-pub(crate) fn lower<'a>(view: &View<'a>, tenants: Vec<Tenant<'a>>, docket: &mut Docket) -> Vec<TenantCase<'a>> {
+/// What all tenants claim, in the order in which they are given, which is that of their age.
+pub(crate) fn lower<'a>(
+    view: &View<'a>,
+    tenants: Vec<Tenant<'a>>,
+    docket: &mut Docket,
+) -> (Vec<TenantCase<'a>>, Shards<'a>) {
     let holders = namespace_holders(view, &tenants);
     let names: Vec<(&str, bool)> = tenants.iter().map(|tenant| (tenant.name, tenant.is_leaving())).collect();
-    let cases = tenants.into_iter().enumerate().map(|(place, tenant)| {
-        let deprecation = deprecation(view, &tenant);
-        let refusal = validate(view, &tenant, deprecation.as_ref(), &holders);
+    let judged = tenants.iter().map(|tenant| {
+        let deprecation = deprecation(view, tenant);
+        (validate(view, tenant, deprecation.as_ref(), &holders), deprecation)
+    });
+    let judged: Vec<_> = judged.collect();
+    let refused = tenants.iter().zip(&judged).filter(|(_, (refusal, _))| refusal.is_some());
+    let shards = Shards::of(view, &tenants, &refused.map(|(tenant, _)| tenant.name).collect());
+    let cases = tenants.into_iter().zip(judged).enumerate().map(|(place, (tenant, (refusal, deprecation)))| {
         let config = &view.world.config;
-        let mut case = TenantCase { refusal, deprecation, api: None, apps: None, tenant };
+        let mut case = TenantCase { refusal, deprecation, api: None, apps: None, second: None, moving: None, tenant };
         let refused = case.refusal.is_some();
         let overlapped = case.deprecation.as_ref().and_then(|_| overlapped(&names, place));
         case.api = config.tenant_api.as_ref().map(|api| {
             let (hosts, gateway) = (derived::api_hostname(case.tenant.name, &api.domain), api.gateway());
             let port = view.gateway(&gateway).and_then(|gateway| api_listener_port(gateway, api)).unwrap_or(HTTPS_PORT);
-            name_case(view, &case.tenant, (API, &hosts), (gateway, port), docket, refused)
+            name_case(view, &case.tenant, (API, Usage::Borrowed, &hosts), (gateway, port), docket, refused)
         });
-        case.apps = config.tenant_apps.as_ref().map(|apps| {
-            if overlapped.is_some() {
-                return NameCase { claim: None, refusal: overlapped, gateway: apps.gateway() };
+        if let Some(apps) = &config.tenant_apps {
+            match overlapped {
+                Some(_) => case.apps = Some(NameCase { claim: None, refusal: overlapped, gateway: apps.gateway() }),
+                None => lower_apps(view, &mut case, apps, &shards, docket),
             }
-            let hosts = derived::apps_domain(case.tenant.name, &apps.domain);
-            name_case(view, &case.tenant, (APPS, &hosts), (apps.gateway(), HTTPS_PORT), docket, refused)
-        });
+        }
         case
     });
-    cases.collect()
+    (cases.collect(), shards)
 }
 
 /// Why a tenant whose name no new one could have may not have the names of its apps any more: another tenant's are above
@@ -76,15 +85,41 @@ fn overlapped(names: &[(&str, bool)], place: usize) -> Option<Finding> {
     })
 }
 
-/// Place and use of each of a tenant's two claims.
-const API: (usize, Usage) = (0, Usage::Borrowed);
-const APPS: (usize, Usage) = (1, Usage::Entry);
+/// Places of a tenant's claims.
+const API: usize = 0;
+const APPS: usize = 1;
+const SECOND: usize = 2;
+
+fn lower_apps(view: &View<'_>, case: &mut TenantCase<'_>, apps: &TenantApps, shards: &Shards<'_>, docket: &mut Docket) {
+    let hosts = derived::apps_domain(case.tenant.name, &apps.domain);
+    let usage = match apps.placement {
+        Placement::Gateway => Usage::Entry,
+        Placement::ListenerSet => Usage::Shared,
+    };
+    let home = shards.home(case.tenant.name);
+    let (gateway, homeless) = match home {
+        Some(Ok(home)) => (home.clone(), None),
+        Some(Err(finding)) => (apps.gateway(), Some(finding.clone())),
+        None => (apps.gateway(), None),
+    };
+    let refused = case.refusal.is_some() || homeless.is_some();
+    let place = |gateway: &GatewayName| (gateway.clone(), HTTPS_PORT);
+    let mut name = name_case(view, &case.tenant, (APPS, usage, &hosts), place(&gateway), docket, refused);
+    name.refusal = name.refusal.or(homeless);
+    case.apps = Some(name);
+    let moving = home.and_then(|home| home.as_ref().ok());
+    case.moving = moving.and_then(|home| moving::of(view, &case.tenant, home, shards, apps).transpose());
+    if let Some(Ok(moving)) = &case.moving {
+        let place = place(&moving.other);
+        case.second = Some(name_case(view, &case.tenant, (SECOND, usage, &hosts), place, docket, false));
+    }
+}
 
 /// Of a tenant that is refused, only names that it holds are claimed, and no place.
 fn name_case(
     view: &View<'_>,
     tenant: &Tenant<'_>,
-    ((position, usage), hosts): ((usize, Usage), &str),
+    (position, usage, hosts): (usize, Usage, &str),
     (gateway, port): (GatewayName, u16),
     docket: &mut Docket,
     refused: bool,
@@ -121,35 +156,10 @@ fn legacy(view: &View<'_>, tenant: &Tenant<'_>, gateway: &GatewayName, usage: Us
 }
 
 /// The port of the listener for API servers: the named one, else the first that passes TLS through.
-fn api_listener_port(gateway: SharedGateway<'_>, api: &TenantApi) -> Option<u16> {
+pub(super) fn api_listener_port(gateway: SharedGateway<'_>, api: &TenantApi) -> Option<u16> {
     let listener = match &api.section {
         Some(section) => gateway.section(section),
         None => gateway.object.spec.listeners.iter().find(|listener| listener.protocol == "TLS"),
     };
     u16::try_from(listener?.port).ok()
-}
-
-/// How many entries of tenants each Gateway can take: what others have on it, and who has no claim, counts.
-pub(crate) fn rooms(view: &View<'_>, cases: &[TenantCase<'_>]) -> Rooms {
-    let Some(apps) = &view.world.config.tenant_apps else { return Rooms::new() };
-    let gateway = apps.gateway();
-    let wanted: BTreeSet<String> = cases.iter().map(|case| derived::apps_listener(case.tenant.name)).collect();
-    let foreign = view.gateway(&gateway).map_or(0, |gateway| {
-        let ours = own_entries(gateway);
-        let entries = gateway.object.spec.listeners.iter().map(|listener| listener.name.as_str());
-        entries.filter(|name| !wanted.contains(*name) && !ours.contains(*name)).count()
-    });
-    Rooms::from([(gateway, names::MAX_LISTENERS.saturating_sub(foreign))])
-}
-
-/// The entries of a Gateway that Portreeve has applied.
-pub(super) fn own_entries(gateway: SharedGateway<'_>) -> BTreeSet<String> {
-    let mut entries = BTreeSet::new();
-    for fields in owned_by_us(gateway.object.metadata.managed_fields.as_deref()) {
-        let fields = fields.to_value();
-        let keys = fields["f:spec"]["f:listeners"].as_object().into_iter().flat_map(|listeners| listeners.keys());
-        let names = keys.filter_map(|key| serde_json::from_str::<Value>(key.strip_prefix("k:")?).ok());
-        entries.extend(names.filter_map(|key| Some(key["name"].as_str()?.to_owned())));
-    }
-    entries
 }

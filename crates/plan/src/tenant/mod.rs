@@ -1,12 +1,20 @@
 //! Tenant: parsed once, then claims, objects, status.
 
+mod checks;
+mod dial;
+mod dns;
+mod entries;
+mod isolation;
 mod lower;
+mod moving;
 mod namespace;
+mod networking;
 mod overrides;
 mod parting;
 mod provision;
 mod quota;
 mod render;
+mod shards;
 mod status;
 mod values;
 mod workload;
@@ -19,9 +27,12 @@ use portreeve_api::tenant::TenantStatus;
 use crate::claim::{Owner, OwnerKind};
 use crate::object::OwnerIdentity;
 
-pub(crate) use lower::{TenantCase, lower, rooms};
+pub(crate) use dial::dials;
+pub(crate) use entries::{abandoned, render_gateways, takeovers};
+pub(crate) use lower::{TenantCase, lower};
 pub(crate) use parting::{Orphan, Parting, orphans, partings};
-pub(crate) use render::{Rendered, render, render_gateways};
+pub(crate) use render::{Rendered, render};
+pub(crate) use shards::Shards;
 pub(crate) use status::status;
 
 /// A Tenant, as far as planning asks about it.

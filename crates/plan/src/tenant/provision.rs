@@ -17,6 +17,7 @@ use crate::condition::{Finding, Reason};
 use crate::object::{Key, Kind, Live};
 use crate::output::{ReleaseAction, ReleaseStep};
 use crate::release::{Release, digest};
+use crate::wanted::foreign;
 use crate::world::{FluxCharts, Provisioner};
 
 /// How many revisions of a release are kept.
@@ -197,14 +198,15 @@ impl<'a> Rendering<'_, '_, 'a> {
         let key = self.flux_key(kind);
         let is_foreign = self.view.live(&key).is_some_and(|live| !live.maker().is(self.tenant.identity()));
         if is_foreign {
-            self.rendered.foreign.push(key);
+            let why = foreign(&key, "tenant");
+            self.rendered.blocked.push((key, why));
             self.fails_for_foreign(kind);
         }
         is_foreign
     }
 
     fn fails_for_foreign(&mut self, kind: Kind) {
-        self.rendered.provision.failure = self.rendered.foreign(kind).map(|foreign| failure(&foreign.message));
+        self.rendered.provision.failure = self.rendered.blocked(kind).map(|foreign| failure(&foreign.message));
     }
 
     fn release(&self) -> Option<Release<'a>> {

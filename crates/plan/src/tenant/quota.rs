@@ -45,14 +45,14 @@ impl Rendering<'_, '_, '_> {
             if !self.add(quota, body) {
                 return self
                     .rendered
-                    .foreign(Kind::ResourceQuota)
+                    .blocked(Kind::ResourceQuota)
                     .map(|foreign| failed("resource quota", &foreign.message));
             }
         }
         if needs_defaults {
             let body = body::object(&limits, "v1", self.metadata(), defaults());
             if !self.add(limits, body) {
-                return self.rendered.foreign(Kind::LimitRange).map(|foreign| failed("limit range", &foreign.message));
+                return self.rendered.blocked(Kind::LimitRange).map(|foreign| failed("limit range", &foreign.message));
             }
         }
         None

@@ -2,22 +2,21 @@ use std::collections::BTreeMap;
 use std::slice::from_ref;
 
 use portreeve_api::names::{labels, tenant as derived};
-use portreeve_names::HostPattern;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::lower::own_entries;
+use super::entries::Overwritten;
 use super::provision::{PROVISION, Provision};
 use super::quota::LIMITS;
 use super::values::{Exposure, Projection};
-use super::{Tenant, TenantCase};
+use super::{Shards, Tenant, TenantCase};
 use crate::acknowledgement::Parent;
-use crate::body::{self, Backend, CERTIFICATE_V1, GATEWAY_API_V1, Metadata};
+use crate::body::{self, Backend, GATEWAY_API_V1, Metadata};
 use crate::claim::{GatewayName, OwnerKind};
 use crate::condition::Finding;
 use crate::docket::Judgement;
 use crate::object::{Key, Kind, Live, Maker};
 use crate::prune::key_of;
-use crate::tenancy::{TenantApi, TenantApps};
+use crate::tenancy::TenantApi;
 use crate::view::{View, all_provisioned};
 use crate::wanted::{Wanted, foreign};
 use crate::world::Config;
@@ -33,18 +32,27 @@ pub(crate) struct Rendered {
     pub(crate) provision: Provision,
     /// The parent of the route to the API server, if that is wanted.
     pub(crate) api_parent: Option<Parent>,
-    /// The tenant's entry of the apps Gateway, if that is wanted.
-    pub(crate) entry: Option<(GatewayName, Value)>,
+    /// The tenant's entries of apps Gateways that are wanted: its home's, and while it moves another's.
+    pub(crate) entries: Vec<(GatewayName, Value)>,
+    /// Its ListenerSet, if that is where its listener is wanted.
+    pub(crate) listener_set: Option<Key>,
+    /// Why its entry is not wanted now, though it is granted.
+    pub(crate) withheld: Option<Finding>,
+    /// Who has taken its entry away.
+    pub(crate) overwritten: Option<Overwritten>,
+    /// Whether it needs a DNS record of its own.
+    pub(crate) needs_record: bool,
 }
 
 /// Turns what a tenant was granted into objects. Its entry of a Gateway is left to [`render_gateways`].
 pub(crate) fn render<'a>(
     view: &View<'a>,
     case: &TenantCase<'a>,
+    shards: &Shards<'a>,
     judgement: &Judgement,
     wanted: &mut Wanted<'_, 'a>,
 ) -> Rendered {
-    let mut rendering = Rendering { view, tenant: &case.tenant, wanted, rendered: Rendered::default() };
+    let mut rendering = Rendering { view, shards, tenant: &case.tenant, wanted, rendered: Rendered::default() };
     if case.tenant.is_leaving() {
         return rendering.rendered;
     }
@@ -65,7 +73,11 @@ pub(crate) fn render<'a>(
     if let (Some(apps), Some(name)) = (&config.tenant_apps, &case.apps)
         && granted(name.claim)
     {
-        rendering.apps(apps);
+        let second = case.second.as_ref().filter(|second| granted(second.claim));
+        rendering.apps(apps, case, &name.gateway, second.map(|second| &second.gateway));
+    }
+    if let Some(isolation) = &config.tenant_isolation {
+        rendering.isolation(isolation, case);
     }
     // A virtual cluster without its limits, or for names that are not the tenant's, is not made.
     if is_limited && [&case.api, &case.apps].into_iter().flatten().all(|name| granted(name.claim)) {
@@ -90,39 +102,6 @@ fn exposure<'e>(config: &'e Config, case: &'e TenantCase<'_>) -> Exposure<'e> {
     }
 }
 
-/// One body for each Gateway that has entries of tenants, or has had: all entries together, since a body takes away
-/// what it does not have.
-pub(crate) fn render_gateways<'r>(
-    view: &View<'_>,
-    rendered: impl Iterator<Item = &'r Rendered>,
-    wanted: &mut Wanted<'_, '_>,
-) {
-    let mut entries: BTreeMap<GatewayName, Vec<Value>> = BTreeMap::new();
-    for (gateway, entry) in rendered.filter_map(|rendered| rendered.entry.clone()) {
-        entries.entry(gateway).or_default().push(entry);
-    }
-    for object in &view.world.gateways {
-        let metadata = &object.metadata;
-        let (namespace, name) =
-            (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
-        let gateway = GatewayName::new(namespace, name);
-        let mut own = entries.remove(&gateway).unwrap_or_default();
-        let had = view.gateway(&gateway).is_some_and(|gateway| !own_entries(gateway).is_empty());
-        if own.is_empty() && !had {
-            continue;
-        }
-        own.sort_by_key(|entry| entry["name"].as_str().map(str::to_owned));
-        let key = Key::new(Kind::Gateway, namespace, name);
-        let spec = if own.is_empty() { Value::Null } else { json!({ "listeners": own }) };
-        let mut body = body::object(&key, GATEWAY_API_V1, Metadata::default(), spec);
-        if let Some(uid) = &metadata.uid {
-            // So that a Gateway that is deleted meanwhile is not made anew with nothing but our entries.
-            body["metadata"]["uid"] = uid.as_str().into();
-        }
-        wanted.add_settled(key, body);
-    }
-}
-
 impl Rendered {
     /// Why an object of this kind cannot be had.
     pub(crate) fn blocked(&self, kind: Kind) -> Option<Finding> {
@@ -132,6 +111,7 @@ impl Rendered {
 
 pub(super) struct Rendering<'r, 'v, 'a> {
     pub(super) view: &'r View<'a>,
+    pub(super) shards: &'r Shards<'a>,
     pub(super) tenant: &'r Tenant<'a>,
     pub(super) wanted: &'r mut Wanted<'v, 'a>,
     pub(super) rendered: Rendered,
@@ -179,38 +159,6 @@ impl<'a> Rendering<'_, '_, 'a> {
         if self.add(route.clone(), body::object(&route, version.api_version(), metadata, spec)) {
             self.rendered.api_parent = Some(parent);
         }
-    }
-
-    /// The certificate is written before the listener that shows it.
-    fn apps(&mut self, apps: &TenantApps) {
-        let domain = derived::apps_domain(self.tenant.name, &apps.domain);
-        let Ok(hosts) = HostPattern::parse(&domain) else { return };
-        if !self.view.world.served.certificates || self.view.gateway(&apps.gateway()).is_none() {
-            return;
-        }
-        let secret = derived::apps_certificate(self.tenant.name);
-        let certificate = Key::new(Kind::Certificate, &apps.gateway_namespace, secret.as_str());
-        let mut spec = body::certificate(&secret, &domain, &apps.cluster_issuer);
-        // By these the Secret is found when the tenant goes: issuers leave it where it is.
-        spec["secretTemplate"] = json!({ "labels": labels::of_tenant(self.tenant.name) });
-        if self.add(certificate.clone(), body::object(&certificate, CERTIFICATE_V1, self.metadata(), spec)) {
-            let name = derived::apps_listener(self.tenant.name);
-            let entry = body::https_listener(&name, &hosts, crate::gateway::HTTPS_PORT, &secret, self.allowed_routes());
-            self.rendered.entry = Some((apps.gateway(), entry));
-        }
-    }
-
-    /// Routes of the tenant's one namespace: its tenant label alone could be copied to another, its name cannot.
-    fn allowed_routes(&self) -> Value {
-        json!({
-            "namespaces": {
-                "from": "Selector",
-                "selector": { "matchLabels": {
-                    labels::TENANT: self.tenant.name,
-                    labels::NAMESPACE_NAME: self.tenant.namespace,
-                } },
-            },
-        })
     }
 
     pub(super) fn metadata(&self) -> Metadata<'a> {

@@ -1,35 +1,35 @@
-use gateway_api::gateways::{
-    GatewayListeners, GatewayListenersAllowedRoutesNamespacesFrom as From, GatewayListenersTlsMode,
-};
 use portreeve_api::conditions;
 use portreeve_api::names::tenant as derived;
 use portreeve_api::tenant::{SecretKeyReference, TenantPhase, TenantStatus};
-use portreeve_api::{Condition, Time};
-use portreeve_names::{HostPattern, Hostname};
+use portreeve_api::{Condition, GatewayReference, Time};
+use portreeve_names::Hostname;
 
 use super::lower::NameCase;
+use super::shards::is_made_by_us;
 use super::workload::waiting_for;
-use super::{Rendered, TenantCase};
+use super::{Rendered, Shards, TenantCase, checks, dial, dns};
 use crate::acknowledgement::{gateway_entry, listener, route, tls_route_statuses};
 use crate::app::has_key;
 use crate::condition::{Conditions, Finding, Reason, foremost};
-use crate::gateway::SharedGateway;
+use crate::gateway::{HTTPS_PORT, SharedGateway};
 use crate::object::{Key, Kind};
 use crate::output::{Event, StatusWrite};
-use crate::settled::{Settled, not_found};
-use crate::tenancy::TenantApi;
+use crate::settled::{Alarm, Settled, WatchedListener, not_found};
+use crate::tenancy::{Placement, TenantApi, TenantIsolation};
 
 /// The status of a tenant, if it has to be written, and the events that go with it.
 pub(crate) fn status(
     settled: &Settled<'_, '_>,
+    shards: &Shards<'_>,
     case: &TenantCase<'_>,
     rendered: &Rendered,
+    alarm: &mut Alarm,
 ) -> (Option<StatusWrite>, Vec<Event>) {
     let nothing = TenantStatus::default();
     let before = case.tenant.status().unwrap_or(&nothing);
-    let report = TenantReport { settled, case, rendered, before };
+    let report = TenantReport { settled, shards, case, rendered, before };
     let about = case.tenant.identity().object_ref();
-    let (api, apps) = (report.api(), report.apps());
+    let (api, apps) = (report.api(), report.apps(alarm));
     let (phase, ready) = report.phase(api.as_ref(), apps.as_ref());
     let generation = case.tenant.source.metadata.generation;
     let mut conditions = Conditions::new(&before.conditions, generation, settled.view.now);
@@ -47,7 +47,12 @@ pub(crate) fn status(
             conditions.add(type_, fault);
         }
     }
-    let events = conditions.events(&about);
+    for (type_, part) in report.networking(alarm) {
+        conditions.add(type_, part);
+    }
+    let mut events = conditions.events(&about);
+    let taken = rendered.overwritten.as_ref().filter(|_| rendered.withheld.is_none());
+    events.extend(taken.map(|overwritten| overwritten.event(about.clone())));
     let is_ready = phase == TenantPhase::Ready;
     let after = TenantStatus {
         phase: Some(phase),
@@ -56,7 +61,7 @@ pub(crate) fn status(
         kubeconfig_secret_ref: report.kubeconfig(phase),
         api_server_url: report.api_server_url(is_ready),
         apps_domain: report.apps_domain(is_ready),
-        apps_gateway: before.apps_gateway.clone(),
+        apps_gateway: report.apps_gateway(),
         conditions: conditions.finish(),
         claims: report.claims(),
     };
@@ -67,6 +72,7 @@ pub(crate) fn status(
 
 struct TenantReport<'s, 'a> {
     settled: &'s Settled<'s, 'a>,
+    shards: &'s Shards<'a>,
     case: &'s TenantCase<'a>,
     rendered: &'s Rendered,
     before: &'s TenantStatus,
@@ -124,8 +130,10 @@ impl TenantReport<'_, '_> {
 
     fn refused(&self, name: &NameCase) -> Option<Finding> {
         let verdict = name.claim.and_then(|claim| self.settled.judgement.refusal(claim));
-        let gateway =
-            || self.settled.view.gateway(&name.gateway).is_none().then(|| not_found(self.settled.view, &name.gateway));
+        let view = self.settled.view;
+        let apps = view.world.config.tenant_apps.as_ref();
+        let is_coming = apps.is_some_and(|apps| is_made_by_us(apps, &name.gateway)) && view.world.served.gateways;
+        let gateway = || (view.gateway(&name.gateway).is_none() && !is_coming).then(|| not_found(view, &name.gateway));
         self.case.refusal.clone().or(name.refusal.clone()).or(verdict).or_else(gateway)
     }
 
@@ -137,24 +145,15 @@ impl TenantReport<'_, '_> {
         route(&live.map(tls_route_statuses).unwrap_or_default(), &[parent], generation)
     }
 
-    /// Whether the API Gateway's listener keeps tenants apart: the platform makes it, so it is checked, not trusted.
+    /// Whether the API Gateway keeps tenants apart.
     fn isolation(&self, gateway: SharedGateway<'_>, api: &TenantApi) -> Option<Finding> {
         let hostname = Hostname::parse(&derived::api_hostname(self.case.tenant.name, &api.domain)).ok()?;
-        let listeners = gateway.object.spec.listeners.iter();
-        let chosen =
-            |listener: &&GatewayListeners| api.section.as_ref().is_none_or(|section| *section == listener.name);
-        let of_tls = |listener: &&GatewayListeners| api.section.is_some() || listener.protocol == "TLS";
-        let mut listeners = listeners.filter(chosen).filter(of_tls).peekable();
-        let what = api.section.as_deref().unwrap_or("for TLS passthrough");
-        let isolated = |why: String| Reason::GatewayNotIsolated.because(format!("Gateway {}: {why}", api.gateway()));
-        if listeners.peek().is_none() {
-            return Some(isolated(format!("there is no listener {what}")));
-        }
-        listeners.find_map(|listener| fault(listener, &hostname)).map(isolated)
+        let fault = checks::api_fault(self.settled.view, gateway, api, &hostname)?;
+        Some(Reason::GatewayNotIsolated.because(checks::say(&api.gateway(), &fault)))
     }
 
     /// `AppsRoutingReady`
-    fn apps(&self) -> Option<Finding> {
+    fn apps(&self, alarm: &mut Alarm) -> Option<Finding> {
         let (apps, name) = (self.settled.view.world.config.tenant_apps.as_ref()?, self.case.apps.as_ref()?);
         let refused = self.refused(name);
         if let Some(refusal) = refused {
@@ -162,11 +161,17 @@ impl TenantReport<'_, '_> {
         }
         let unserved = Kind::Certificate.unserved(&self.settled.view.world.served);
         let unsupported = unserved.map(|why| Reason::CertificateFailed.because(why));
+        let in_set = apps.placement == Placement::ListenerSet;
+        let no_sets = Kind::ListenerSet.unserved(&self.settled.view.world.served).filter(|_| in_set);
         let findings = [
             unsupported,
+            no_sets.map(|why| Reason::ListenerSetUnsupported.because(why)),
             self.rendered.blocked(Kind::Certificate),
+            self.rendered.blocked(Kind::ListenerSet),
+            self.rendered.withheld.clone(),
             self.settled.certificate(&apps.gateway_namespace, &derived::apps_certificate(self.case.tenant.name)),
             self.listener(name),
+            self.listener_in_set(name, alarm),
         ];
         let programmed = || Reason::ListenersProgrammed.because("the tenant's listener is programmed");
         Some(foremost(findings.into_iter().flatten()).unwrap_or_else(programmed))
@@ -175,13 +180,75 @@ impl TenantReport<'_, '_> {
     /// Once programmed, the entry stays so until it says otherwise or changes: other tenants' entries change the
     /// Gateway all the time.
     fn listener(&self, name: &NameCase) -> Option<Finding> {
-        self.rendered.entry.as_ref()?;
+        self.rendered.entries.iter().find(|(gateway, _)| *gateway == name.gateway)?;
         let section = derived::apps_listener(self.case.tenant.name);
         let key = Key::new(Kind::Gateway, &name.gateway.namespace, &*name.gateway.name);
-        let programmed = self.previous(conditions::APPS_ROUTING_READY).is_some_and(|before| before.status == "True");
-        let since = self.settled.entry_generation(&key, &section, programmed.then_some(0));
+        let since = self.settled.entry_generation(&key, &section, self.was_programmed());
         let gateway = self.settled.view.gateway(&name.gateway);
         listener(gateway.and_then(|gateway| gateway_entry(gateway, &section)), &section, since)
+    }
+
+    fn listener_in_set(&self, name: &NameCase, alarm: &mut Alarm) -> Option<Finding> {
+        let set = self.rendered.listener_set.as_ref()?;
+        let section = derived::apps_listener(self.case.tenant.name);
+        let (gateway, recorded) = (&name.gateway, self.was_programmed());
+        let watched = WatchedListener { set, section: &section, gateway, port: HTTPS_PORT, recorded };
+        foremost(self.settled.listener(&watched, alarm))
+    }
+
+    fn was_programmed(&self) -> Option<i64> {
+        self.previous(conditions::APPS_ROUTING_READY).is_some_and(|before| before.status == "True").then_some(0)
+    }
+
+    /// The conditions that have no part in Ready.
+    fn networking(&self, alarm: &mut Alarm) -> Vec<(&'static str, Finding)> {
+        let (view, tenant) = (self.settled.view, self.case.tenant.name);
+        let config = &view.world.config;
+        if self.case.refusal.is_some() {
+            return Vec::new();
+        }
+        let overwritten = self.rendered.overwritten.as_ref().filter(|_| self.rendered.withheld.is_some());
+        let moving = self.case.moving.as_ref();
+        let wakes = moving.and_then(|moving| moving.as_ref().ok()?.wake_at);
+        for at in wakes.into_iter().chain(overwritten.map(|overwritten| overwritten.put_back)) {
+            alarm.set(at);
+        }
+        let api = config.tenant_api.as_ref();
+        let reachable = api.map(|api| dial::reachable(view, api, self.case, self.rendered));
+        let home = self.case.apps.as_ref().filter(|apps| apps.refusal.is_none());
+        let record = config.tenant_apps.as_ref().filter(|_| self.rendered.needs_record);
+        let conditions = [
+            (conditions::API_SERVER_REACHABLE, reachable),
+            (conditions::APPS_ISOLATED, home.and_then(|home| self.shards.isolation(&home.gateway))),
+            (conditions::APPS_DNS_READY, record.map(|apps| dns::finding(view, apps, tenant))),
+            (
+                conditions::NETWORK_ISOLATED,
+                config.tenant_isolation.as_ref().map(|config| self.network_isolation(config)),
+            ),
+            (
+                conditions::MOVING,
+                moving.map(|moving| match moving {
+                    Ok(moving) => self.second_refusal().unwrap_or_else(|| moving.progress.clone()),
+                    Err(refusal) => refusal.clone(),
+                }),
+            ),
+        ];
+        conditions.into_iter().filter_map(|(type_, finding)| Some((type_, finding?))).collect()
+    }
+
+    /// Why the tenant may not have a place on the Gateway to which it moves.
+    fn second_refusal(&self) -> Option<Finding> {
+        let refusal = self.settled.judgement.refusal(self.case.second.as_ref()?.claim?)?;
+        Some(Reason::MoveBlocked.because(refusal.message))
+    }
+
+    fn network_isolation(&self, config: &TenantIsolation) -> Finding {
+        if config.except.iter().any(|name| name == self.case.tenant.name) {
+            return Reason::IsolationDisabled.because("the platform leaves this tenant's namespace open");
+        }
+        let kinds = [Kind::NetworkPolicy, Kind::ClusterNetworkPolicy, Kind::AdminNetworkPolicy];
+        let foreign = kinds.into_iter().find_map(|kind| self.rendered.blocked(kind));
+        foreign.unwrap_or_else(|| Reason::Isolated.because("NetworkPolicies close the tenant's namespace"))
     }
 
     fn previous(&self, type_: &str) -> Option<&Condition> {
@@ -215,12 +282,24 @@ impl TenantReport<'_, '_> {
         (is_ready || self.before.apps_domain.as_ref() == Some(&domain)).then_some(domain)
     }
 
+    /// The Gateway that the virtual cluster is shown; the record lasts while the name is kept.
+    fn apps_gateway(&self) -> Option<GatewayReference> {
+        let name = self.case.apps.as_ref()?;
+        if self.granted(Some(name)).is_none() {
+            return self.before.apps_gateway.clone();
+        }
+        let arrives = self.case.moving.as_ref().and_then(|moving| moving.as_ref().ok()).filter(|moving| moving.arrives);
+        let arrives = arrives.filter(|_| self.granted(self.case.second.as_ref()).is_some());
+        let gateway = arrives.map_or(&name.gateway, |moving| &moving.other);
+        Some(GatewayReference { name: gateway.name.to_string(), namespace: gateway.namespace.to_string() })
+    }
+
     fn granted(&self, name: Option<&NameCase>) -> Option<usize> {
         name?.claim.filter(|claim| self.settled.judgement.is_granted(*claim))
     }
 
     fn claims(&self) -> Vec<portreeve_api::Claim> {
-        let names = [&self.case.api, &self.case.apps].into_iter().flatten();
+        let names = [&self.case.api, &self.case.apps, &self.case.second].into_iter().flatten();
         let claims: Vec<usize> = names.filter_map(|name| name.claim).collect();
         self.settled.judgement.record(&claims, &Time(self.settled.view.now))
     }
@@ -229,26 +308,4 @@ impl TenantReport<'_, '_> {
 /// Whether somebody has to change something before the name can be served, as opposed to a gateway that has to answer.
 fn is_refusal(reason: Reason) -> bool {
     reason <= Reason::CertificateFailed && reason != Reason::GatewayNotIsolated
-}
-
-fn fault(listener: &GatewayListeners, hostname: &Hostname) -> Option<String> {
-    let name = &listener.name;
-    let passthrough =
-        listener.tls.as_ref().and_then(|tls| tls.mode.as_ref()) == Some(&GatewayListenersTlsMode::Passthrough);
-    if listener.protocol != "TLS" || !passthrough {
-        return Some(format!("listener {name} must have protocol TLS and tls.mode Passthrough"));
-    }
-    let from = listener
-        .allowed_routes
-        .as_ref()
-        .and_then(|routes| routes.namespaces.as_ref())
-        .and_then(|from| from.from.as_ref());
-    if !matches!(from, None | Some(From::Same)) {
-        return Some(format!(
-            "listener {name} admits routes of other namespaces: set allowedRoutes.namespaces.from to Same"
-        ));
-    }
-    let hosts = HostPattern::parse_optional(listener.hostname.as_deref()).ok();
-    let covered = hosts.is_some_and(|hosts| hosts.matches(hostname));
-    (!covered).then(|| format!("the hostname of listener {name} does not cover {hostname}"))
 }

@@ -11,6 +11,7 @@ mod cases;
 mod examine;
 mod laws;
 mod migration;
+mod moving;
 mod reasons;
 mod support;
 mod values;

@@ -4,6 +4,7 @@ pub mod controller;
 pub mod doctor;
 pub mod kubeconfig;
 pub mod plan;
+pub mod tenant;
 pub mod trace;
 pub mod up;
 

@@ -11,6 +11,9 @@ impl Cluster {
                 "Gateway" => self.gateway_status(&name),
                 "ListenerSet" => self.set_status(&name),
                 "HTTPRoute" | "TLSRoute" => route_status(&self.objects[&name]),
+                "DNSEndpoint" => {
+                    json!({ "observedGeneration": self.objects[&name]["metadata"]["generation"] })
+                }
                 "Certificate" => {
                     self.issue(&name);
                     let generation = &self.objects[&name]["metadata"]["generation"];
@@ -36,7 +39,7 @@ impl Cluster {
     fn gateway_status(&self, name: &Name) -> Value {
         let gateway = &self.objects[name];
         json!({
-            "addresses": [{ "type": "IPAddress", "value": "192.0.2.1" }],
+            "addresses": [{ "type": "IPAddress", "value": address(gateway) }],
             "conditions": conditions(gateway, &["Accepted", "Programmed"]),
             "listeners": entries(gateway),
         })
@@ -53,7 +56,8 @@ impl Cluster {
             let selector = namespaces["selector"]["matchLabels"].as_object().expect("a selector by labels");
             selector.iter().all(|(key, value)| labels[key] == *value)
         };
-        if namespaces["from"] == "All" || namespaces["from"] == "Selector" && selected() {
+        let same = namespaces["from"] == "Same" && text(&gateway["metadata"]["namespace"]) == name.1;
+        if namespaces["from"] == "All" || same || namespaces["from"] == "Selector" && selected() {
             let mut listeners = entries(set);
             let specs = set["spec"]["listeners"].as_array().expect("listeners");
             for (entry, _) in listeners.iter_mut().zip(specs).filter(|(_, listener)| has_twin(gateway, listener)) {
@@ -67,6 +71,11 @@ impl Cluster {
             json!({ "conditions": refused })
         }
     }
+}
+
+/// What the Gateway's annotation says, else the one that all have.
+fn address(gateway: &Value) -> &str {
+    gateway["metadata"]["annotations"]["test.example/address"].as_str().unwrap_or("192.0.2.1")
 }
 
 fn entries(object: &Value) -> Vec<Value> {

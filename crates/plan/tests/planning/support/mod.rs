@@ -13,12 +13,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::networking::v1::NetworkPolicyEgressRule;
 use portreeve_api::names::{nebari_app, tenant};
 use portreeve_names::HostPattern;
 use portreeve_plan::claim::GatewayName;
 use portreeve_plan::{
-    Config, DataPlane, FluxCharts, LegacyListeners, ObjectRef, Plan, Provisioner, TenantApi, TenantApps,
-    TlsRouteVersion, Unreadable, World, Zone, audit, merge, plan,
+    Config, DataPlane, DialResult, FluxCharts, GatewayTemplate, LegacyListeners, ObjectRef, Placement, Plan,
+    Provisioner, Takeover, TenantApi, TenantApps, TenantIsolation, TlsRouteVersion, Unreadable, World, Zone, audit,
+    merge, plan,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -44,6 +46,13 @@ pub(crate) struct Settings {
     refused: BTreeMap<String, String>,
     /// Objects that are there and cannot be read, as `Kind/namespace/name`.
     unreadable: Vec<String>,
+    /// Kinds that few clusters have, and this one has.
+    with: Vec<String>,
+    tenant_isolation: Option<IsolationSetting>,
+    /// `Proved`, or a reason and why, by host name.
+    dialled: BTreeMap<String, (String, String)>,
+    /// Why, by the Gateway and the listener, as `namespace/name listener`.
+    rejected_entries: BTreeMap<String, String>,
     guard_deletion: bool,
     /// `external`, or `helm` or `flux` with a chart, as `helm oci://charts/vcluster 0.35.2`.
     provisioner: Option<String>,
@@ -82,8 +91,25 @@ struct ApiSetting {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AppsSetting {
     gateway: String,
+    #[serde(default)]
+    more_gateways: Vec<String>,
+    #[serde(default)]
+    gateway_labels: BTreeMap<String, String>,
+    /// `spec` of the next Gateway.
+    template: Option<serde_json::Map<String, Value>>,
+    #[serde(default)]
+    listener_sets: bool,
     domain: String,
     cluster_issuer: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct IsolationSetting {
+    system_namespaces: Vec<String>,
+    denied_networks: Vec<String>,
+    extra_egress: Vec<NetworkPolicyEgressRule>,
+    except: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -219,6 +245,15 @@ impl Cluster {
         world.refused = settings.refused.iter().map(|(object, why)| (object_ref(object), why.clone())).collect();
         let unreadable = settings.unreadable.iter().map(|object| object_ref(object));
         world.unreadable = unreadable.map(|object| unreadable_object(object)).collect();
+        let has = |kind: &str| settings.with.iter().any(|one| one == kind);
+        world.served.dns_endpoints = has("DNSEndpoint");
+        world.served.cluster_network_policies = has("ClusterNetworkPolicy");
+        world.served.admin_network_policies = has("AdminNetworkPolicy");
+        world.dialled = settings.dialled.iter().map(|(host, found)| (host.clone(), dial_result(found))).collect();
+        world.rejected_entries = settings.rejected_entries.iter().map(rejected).collect();
+        world.dns_endpoints = self.all("DNSEndpoint");
+        world.cluster_network_policies = self.all("ClusterNetworkPolicy");
+        world.admin_network_policies = self.all("AdminNetworkPolicy");
         world.envoy_gateways = settings.envoy_gateway.as_deref().map(envoy_gateway).into_iter().collect();
         world.failed_releases = settings
             .failed_releases
@@ -266,6 +301,13 @@ impl Cluster {
         objects.map(parse).collect()
     }
 
+    /// A tenant that moves is moved on by each plan.
+    fn has_moving_tenants(&self) -> bool {
+        self.objects.iter().filter(|((kind, ..), _)| kind == "Tenant").any(|(_, tenant)| {
+            settled::list(&tenant["status"]["conditions"]).iter().any(|condition| condition["type"] == "Moving")
+        })
+    }
+
     /// Carries a plan out.
     pub(crate) fn execute(&mut self, plan: &Plan) {
         for owner in &plan.guard {
@@ -273,6 +315,9 @@ impl Cluster {
         }
         for copy in &plan.copies {
             self.copy(&key(&copy.from), &key(&copy.to));
+        }
+        for takeover in &plan.takeovers {
+            self.take_over(takeover);
         }
         for apply in &plan.apply {
             let name = key(&apply.object);
@@ -307,6 +352,14 @@ impl Cluster {
         let mut secret = self.objects[from].clone();
         secret["metadata"] = json!({ "name": to.2, "namespace": to.1, "uid": uid(to) });
         self.author(secret);
+    }
+
+    fn take_over(&mut self, takeover: &Takeover) {
+        let object = self.objects.get_mut(&key(&takeover.object)).expect("the Gateway is there");
+        let live = serde_json::from_value(object.clone()).expect("a Gateway");
+        for operation in takeover.operations(&live).into_iter().filter(|operation| operation["op"] == "replace") {
+            object["metadata"]["managedFields"] = operation["value"].clone();
+        }
     }
 
     /// All operations or none.
@@ -376,12 +429,22 @@ impl Settings {
                 gateway_name: gateway(&apps.gateway).name.to_string(),
                 domain: apps.domain.clone(),
                 cluster_issuer: apps.cluster_issuer.clone(),
-                ..TenantApps::default()
+                more_gateways: apps.more_gateways.clone(),
+                gateway_labels: apps.gateway_labels.clone(),
+                template: apps.template.clone().map(|spec| GatewayTemplate { spec, ..GatewayTemplate::default() }),
+                placement: if apps.listener_sets { Placement::ListenerSet } else { Placement::Gateway },
+                dns_ttl: 0,
+            }),
+            tenant_isolation: self.tenant_isolation.as_ref().map(|isolation| TenantIsolation {
+                system_namespaces: isolation.system_namespaces.clone(),
+                denied_networks: isolation.denied_networks.clone(),
+                extra_egress: isolation.extra_egress.clone(),
+                except: isolation.except.clone(),
+                ..TenantIsolation::default()
             }),
             provisioner: self.provisioner.as_deref().map(provisioner).unwrap_or_default(),
             protected_namespaces: self.protected_namespaces.clone(),
             allowed_overrides: self.allowed_overrides.clone(),
-            tenant_isolation: None,
             guard_deletion: self.guard_deletion,
             legacy_listeners: match self.migrate.as_str() {
                 "on" => LegacyListeners::Migrate,
@@ -416,6 +479,22 @@ fn provisioner(text: &str) -> Provisioner {
         }
         _ => panic!("no provisioner: {text}"),
     }
+}
+
+fn dial_result((reason, why): &(String, String)) -> DialResult {
+    let why = why.clone();
+    match reason.as_str() {
+        "Proved" => DialResult::Proved,
+        "SANMissing" => DialResult::SanMissing(why),
+        "Terminated" => DialResult::Terminated(why),
+        "NoRoute" => DialResult::NoRoute(why),
+        _ => DialResult::ConnectFailed(why),
+    }
+}
+
+fn rejected((entry, why): (&String, &String)) -> ((GatewayName, String), String) {
+    let (name, listener) = entry.split_once(' ').expect("a Gateway and a listener");
+    ((gateway(name), listener.to_owned()), why.clone())
 }
 
 fn gateway(text: &str) -> GatewayName {
@@ -476,6 +555,9 @@ pub(crate) fn shuffled(mut world: World, by: usize) -> World {
     turn(&mut world.oci_repositories, by);
     turn(&mut world.helm_repositories, by);
     turn(&mut world.helm_releases, by);
+    turn(&mut world.dns_endpoints, by);
+    turn(&mut world.cluster_network_policies, by);
+    turn(&mut world.admin_network_policies, by);
     world
 }
 
@@ -494,7 +576,7 @@ pub(crate) fn settle(cluster: &mut Cluster) {
         let moves = !next.copies.is_empty() || !next.patches.is_empty() || !next.releases.is_empty() || hands_over;
         cluster.execute(&next);
         next = lawful_plan(&cluster.world());
-        if !leaves && !moves {
+        if !leaves && !moves && !cluster.has_moving_tenants() {
             break;
         }
     }

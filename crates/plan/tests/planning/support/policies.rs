@@ -13,7 +13,9 @@ impl Cluster {
     /// No policy of ours isolates a pod that no policy of others isolates, nor one where nobody has opted in.
     pub(super) fn assert_nobody_is_cut_off(&self) {
         let policies = self.objects.iter().filter(|((kind, ..), _)| kind == "NetworkPolicy");
-        for ((_, namespace, name), ours) in policies.clone().filter(|(_, policy)| is_made(policy)) {
+        let of_tenant = |policy: &Value| policy["metadata"]["ownerReferences"][0]["kind"] == "Tenant";
+        let of_apps = policies.clone().filter(|(_, policy)| is_made(policy) && !of_tenant(policy));
+        for ((_, namespace, name), ours) in of_apps {
             let managed =
                 &self.objects[&("Namespace".to_owned(), String::new(), namespace.clone())]["metadata"]["labels"];
             assert_eq!(managed[labels::MANAGED], "true", "{namespace}/{name}");

@@ -21,6 +21,10 @@ pub(crate) fn first_plan(plan: &Plan, full: bool) -> Value {
     };
     put("guard", json!(names(&plan.guard)));
     put("apply", applies.into());
+    let takeovers = plan.takeovers.iter().map(|one| format!("{}: {}", one.object, one.entries.join(" ")));
+    put("takeovers", takeovers.collect::<Vec<_>>().into());
+    let dials = plan.dials.iter().map(|dial| format!("{} {}", dial.host, dial.addresses.join(" ")).trim().to_owned());
+    put("dials", dials.collect::<Vec<_>>().into());
     let copies = plan.copies.iter().map(|copy| format!("{} to {}", copy.from, copy.to));
     put("copies", copies.collect::<Vec<_>>().into());
     let patches =

@@ -50,7 +50,8 @@ pub(super) fn is_made(object: &Value) -> bool {
         return true;
     }
     let metadata = &object["metadata"];
-    let is_of_contract = ENDINGS.iter().any(|ending| text(&metadata["name"]).ends_with(ending))
+    let is_of_contract = object["kind"] == "Gateway"
+        || ENDINGS.iter().any(|ending| text(&metadata["name"]).ends_with(ending))
         || text(&metadata["name"]).starts_with("tenant-api-");
     if metadata["ownerReferences"].is_null() && metadata["managedFields"].is_null() && !is_of_contract {
         return false;
