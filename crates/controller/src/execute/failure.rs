@@ -18,6 +18,9 @@ pub(crate) enum Failure {
     /// The API server refuses the write: somebody has to change something.
     #[error("{0}")]
     Refused(String),
+    /// The same, since the object as a whole would be none.
+    #[error("{0}")]
+    Invalid(String),
     /// Writing has ended before it was this write's turn.
     #[error("writing was stopped")]
     Stopped,
@@ -44,6 +47,11 @@ impl Failure {
         }
     }
 
+    /// Whether somebody has to change something.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Invalid(_))
+    }
+
     /// As in metrics.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
@@ -51,7 +59,7 @@ impl Failure {
             Self::Gone => "gone",
             Self::Terminating => "terminating",
             Self::Unavailable(_) => "unavailable",
-            Self::Refused(_) => "refused",
+            Self::Refused(_) | Self::Invalid(_) => "refused",
             Self::Stopped => "stopped",
         }
     }
@@ -65,6 +73,7 @@ fn of_status(status: &Status) -> Failure {
         // 405: its definition is being deleted.
         404 | 405 | 410 => Failure::Gone,
         409 => Failure::Conflict,
+        422 => Failure::Invalid(status.message.clone()),
         429 | 500 | 502..=504 => Failure::Unavailable(status.message.clone()),
         _ => Failure::Refused(status.message.clone()),
     }
@@ -103,6 +112,6 @@ mod tests {
         let tested = json!({"code": 422, "reason": "Invalid", "message": message, "details": {}});
         assert_eq!(of_patch(tested), Failure::Conflict);
         let invalid = json!({"code": 422, "message": "listeners too many", "details": {"causes": [{"field": "spec"}]}});
-        assert_eq!(of_patch(invalid), Failure::Refused("listeners too many".to_owned()));
+        assert_eq!(of_patch(invalid), Failure::Invalid("listeners too many".to_owned()));
     }
 }

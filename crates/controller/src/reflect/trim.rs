@@ -56,6 +56,8 @@ pub(super) fn trim_metadata(kind: KindName, metadata: &mut ObjectMeta) {
             // By these the Secret of a tenant's certificate is found when the tenant is gone.
             metadata.labels = metadata.labels.take().filter(is_of_tenant);
         }
+        KindName::HelmRecord => metadata.annotations = None,
+        KindName::StatefulSet | KindName::TenantDeployment => (metadata.annotations, metadata.labels) = (None, None),
         _ => {}
     }
 }
@@ -80,7 +82,8 @@ pub(super) fn trim(kind: KindName, object: &mut Value) {
             }
         }
         KindName::EndpointSlice => fields.get_mut("endpoints").into_iter().for_each(endpoints),
-        KindName::Namespace => fields.retain(|field, _| field == "metadata"),
+        KindName::Namespace | KindName::HelmRecord => fields.retain(|field, _| field == "metadata"),
+        KindName::StatefulSet | KindName::TenantDeployment => workload(fields),
         _ => {}
     }
 }
@@ -99,6 +102,19 @@ fn secret(fields: &mut Map<String, Value>) {
         if value.as_str().is_some_and(|text| !text.is_empty()) {
             *value = SOMETHING.into();
         }
+    }
+}
+
+/// How many replicas there should be, and are ready.
+fn workload(fields: &mut Map<String, Value>) {
+    fields.retain(|field, _| matches!(field.as_str(), "spec" | "status"));
+    let replicas = fields.get("spec").and_then(|spec| spec.get("replicas")).cloned();
+    let empty = json!({ "selector": {}, "serviceName": "", "template": {} });
+    let mut spec = empty.as_object().cloned().unwrap_or_default();
+    spec.extend(replicas.map(|replicas| ("replicas".to_owned(), replicas)));
+    fields.insert("spec".to_owned(), Value::Object(spec));
+    if let Some(Value::Object(status)) = fields.get_mut("status") {
+        status.retain(|field, _| matches!(field.as_str(), "replicas" | "readyReplicas" | "observedGeneration"));
     }
 }
 
@@ -123,6 +139,17 @@ mod tests {
         });
         trim(KindName::Secret, &mut object);
         assert_eq!(object, json!({"data": {"tls.crt": "AA==", "tls.key": ""}, "type": "kubernetes.io/tls"}));
+    }
+
+    #[test]
+    fn of_a_workload_only_the_replicas_are_left() {
+        let mut object = json!({
+            "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "a"}]}}, "selector": {"matchLabels": {}}},
+            "status": {"replicas": 2, "readyReplicas": 1, "observedGeneration": 3, "conditions": []},
+        });
+        trim(KindName::StatefulSet, &mut object);
+        assert_eq!(object["spec"], json!({"replicas": 2, "selector": {}, "serviceName": "", "template": {}}));
+        assert_eq!(object["status"], json!({"replicas": 2, "readyReplicas": 1, "observedGeneration": 3}));
     }
 
     #[test]
