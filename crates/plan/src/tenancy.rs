@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyIngressRule};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::claim::GatewayName;
@@ -62,8 +61,7 @@ pub enum Placement {
 
 /// A Gateway that Portreeve makes. It is the controller's own: named after the first with a number, marked with
 /// [`portreeve_api::names::labels::SHARD`], and gone when the feature is.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct GatewayTemplate {
     /// Labels beside Portreeve's own.
     pub labels: BTreeMap<String, String>,
@@ -78,8 +76,7 @@ pub struct GatewayTemplate {
 /// Pods of a tenant are reached from the Gateways' data plane, from each other and from the system namespaces. They reach
 /// each other, DNS, the Gateways' data plane and the internet, and there no address that is private, shared, link-local
 /// (so not the cloud's metadata either), or listed here. Only control-plane pods reach the host's API server.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TenantIsolation {
     /// Namespaces whose pods reach every pod of a tenant, such as that of the monitoring.
     pub system_namespaces: Vec<String>,
@@ -96,8 +93,7 @@ pub struct TenantIsolation {
 }
 
 /// Pods that answer DNS queries.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsServers {
     /// Their namespace.
     pub namespace: String,
