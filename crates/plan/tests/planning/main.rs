@@ -13,5 +13,6 @@ mod laws;
 mod migration;
 mod moving;
 mod reasons;
+mod refused;
 mod support;
 mod values;

@@ -42,8 +42,6 @@ pub(crate) struct Settings {
     tls_route_version: Option<String>,
     other_tls_routes: bool,
     failed_dials: Vec<DialSetting>,
-    /// What the API server refuses, as `Kind/namespace/name`, and its words.
-    refused: BTreeMap<String, String>,
     /// Objects that are there and cannot be read, as `Kind/namespace/name`.
     unreadable: Vec<String>,
     /// Kinds that few clusters have, and this one has.
@@ -242,9 +240,7 @@ impl Cluster {
         };
         world.failed_dials =
             settings.failed_dials.iter().map(|dial| ((gateway(&dial.gateway), dial.port), dial.why.clone())).collect();
-        world.refused = settings.refused.iter().map(|(object, why)| (object_ref(object), why.clone())).collect();
-        let unreadable = settings.unreadable.iter().map(|object| object_ref(object));
-        world.unreadable = unreadable.map(|object| unreadable_object(object)).collect();
+        world.unreadable = settings.unreadable.iter().map(|object| unreadable(object)).collect();
         let has = |kind: &str| settings.with.iter().any(|one| one == kind);
         world.served.dns_endpoints = has("DNSEndpoint");
         world.served.cluster_network_policies = has("ClusterNetworkPolicy");
@@ -373,9 +369,12 @@ impl Cluster {
                     continue;
                 }
                 assert_eq!(operation["op"], "remove");
-                let (list, place) = path.rsplit_once('/').expect("an item of a list");
-                let list = patched.pointer_mut(list).and_then(Value::as_array_mut).expect("a list");
-                list.remove(place.parse().expect("a place"));
+                let (parent, child) = path.rsplit_once('/').expect("something in something");
+                match patched.pointer_mut(parent) {
+                    Some(Value::Array(list)) => _ = list.remove(child.parse().expect("a place")),
+                    Some(Value::Object(fields)) => assert!(fields.remove(child).is_some(), "{path} is not there"),
+                    _ => panic!("{path} is not there"),
+                }
             }
             let generation = patched["metadata"]["generation"].as_i64().unwrap_or_default();
             patched["metadata"]["generation"] = (generation + 1).into();
@@ -600,15 +599,11 @@ pub(crate) fn lawful_plan(world: &World) -> Plan {
     planned
 }
 
-/// What `Kind/namespace/name` of the Gateway API names.
-fn object_ref(text: &str) -> ObjectRef {
-    let mut parts = text.split('/').map(str::to_owned);
+/// An object that is named as `Kind/namespace/name`.
+fn unreadable(text: &str) -> Unreadable {
+    let mut parts = text.split('/');
     let mut part = || parts.next().expect("Kind/namespace/name");
-    let (kind, namespace, name) = (part(), part(), part());
-    ObjectRef { api_version: "gateway.networking.k8s.io/v1".to_owned(), kind, namespace: Some(namespace), name }
-}
-
-fn unreadable_object(object: ObjectRef) -> Unreadable {
-    let metadata = json!({"name": object.name, "namespace": object.namespace, "uid": "unreadable"});
-    Unreadable { kind: object.kind, metadata: serde_json::from_value(metadata).expect("metadata") }
+    let (kind, namespace, name) = (part().to_owned(), part(), part());
+    let metadata = json!({"name": name, "namespace": namespace, "uid": "unreadable"});
+    Unreadable { kind, metadata: serde_json::from_value(metadata).expect("metadata") }
 }
