@@ -1,5 +1,12 @@
 # syntax=docker/dockerfile:1
-# A static binary in an empty image, run by a user without rights.
+# Static binaries in an empty image, run by a user without rights: Portreeve, and the Helm client, which it runs where it
+# makes tenants' virtual clusters.
+FROM golang:1.26-bookworm AS helm
+WORKDIR /src
+COPY testbed/helm .
+RUN --mount=type=cache,target=/root/.cache --mount=type=cache,target=/go/pkg/mod \
+    CGO_ENABLED=0 go build -mod=readonly -trimpath -ldflags "-s -w" -o /helm helm.sh/helm/v4/cmd/helm
+
 FROM rust:1.95-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends cmake musl-tools && rm -rf /var/lib/apt/lists/*
 RUN rustup target add "$(uname -m)-unknown-linux-musl"
@@ -12,6 +19,10 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
 
 FROM scratch
 COPY --from=build /portreeve /portreeve
+COPY --from=helm /helm /helm
+# For registries of charts.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+ENV HELM=/helm
 USER 65532:65532
 ENTRYPOINT ["/portreeve"]
 CMD ["controller"]

@@ -4,7 +4,8 @@
 //! cluster is read and written, and when.
 //!
 //! Read `engine` first: it is the loop. `reflect` is what is known, `gather` makes it what decisions read, `execute` writes,
-//! `lease` says who may, `dial` connects to what is served, and `admin` answers those who run it.
+//! `releases` runs the Helm client, `lease` says who may, `dial` connects to what is served, and `admin` answers those who run
+//! it.
 
 mod admin;
 pub mod dial;
@@ -16,6 +17,7 @@ mod jitter;
 pub mod lease;
 mod permissions;
 mod reflect;
+mod releases;
 mod run;
 mod snapshot;
 mod tasks;
@@ -24,8 +26,9 @@ mod text;
 pub use admin::{CertificateSource, NoCertificate};
 pub use engine::EngineError;
 pub use inspect::{Held, Inspection, inspect};
-pub use permissions::{Duties, Rule, cluster_rules, lease_rules, metrics_rules};
+pub use permissions::{Duties, Rule, cluster_rules, helm_rules, lease_rules, metrics_rules};
 pub use reflect::kind;
+pub use releases::{ApiServerAddress, HelmSettings};
 pub use run::{Fault, MetricsServer, Settings, run};
 pub use snapshot::{Circumstances, Snapshot, snapshot};
 pub use tasks::TaskEnded;

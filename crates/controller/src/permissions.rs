@@ -36,9 +36,8 @@ pub fn cluster_rules(duties: Duties) -> Vec<Rule> {
         verbs.entry((group, resource)).or_default().extend(more);
     };
     let is_read = |kind: &&Kind| match kind.name {
-        KindName::Tenant => tenants,
         KindName::Deployment => migration,
-        _ => true,
+        _ => tenants || !kind.of_tenants,
     };
     for kind in KINDS.iter().filter(is_read) {
         grant(kind.group, kind.plural.to_owned(), &["list", "watch"]);
@@ -70,6 +69,32 @@ pub fn metrics_rules() -> Vec<Rule> {
     vec![create("authentication.k8s.io", "tokenreviews"), create("authorization.k8s.io", "subjectaccessreviews")]
 }
 
+/// What the Helm client's own account needs in all namespaces, to install vCluster's chart.
+///
+/// Whoever may make a role that grants more than they have, as `escalate` and `bind` say, may in the end do everything;
+/// vCluster's roles grant what it syncs, so they cannot be listed here.
+pub fn helm_rules() -> Vec<Rule> {
+    const ALL: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+    const ROLES: &[&str] = &["bind", "create", "delete", "escalate", "get", "list", "patch", "update", "watch"];
+    let kinds: [(&'static str, &[&str], &[&'static str]); 8] = [
+        ("", &["configmaps", "endpoints", "persistentvolumeclaims", "secrets", "serviceaccounts", "services"], ALL),
+        ("apps", &["deployments", "statefulsets"], ALL),
+        ("batch", &["jobs"], ALL),
+        ("networking.k8s.io", &["ingresses", "networkpolicies"], ALL),
+        ("policy", &["poddisruptionbudgets"], ALL),
+        ("rbac.authorization.k8s.io", &["clusterroles", "roles"], ROLES),
+        ("rbac.authorization.k8s.io", &["clusterrolebindings", "rolebindings"], ALL),
+        ("", &["namespaces", "pods"], &["get", "list", "watch"]),
+    ];
+    let rules = kinds.into_iter().map(|(group, resources, verbs)| Rule {
+        group,
+        resources: resources.iter().map(|resource| (*resource).to_owned()).collect(),
+        names: Vec::new(),
+        verbs: verbs.to_vec(),
+    });
+    rules.collect()
+}
+
 fn rule(group: &'static str, resource: String, names: Vec<String>, mut verbs: Vec<&'static str>) -> Rule {
     verbs.sort_unstable();
     verbs.dedup();
@@ -90,7 +115,8 @@ mod tests {
         let tenants = cluster_rules(Duties { tenants: true, ..Duties::default() });
         let migration = cluster_rules(Duties { migration: true, ..Duties::default() });
         assert_eq!(verbs(&cluster_rules(Duties::default()), "gateways"), ["list", "watch"]);
-        assert_eq!(verbs(&tenants, "gateways"), ["create", "list", "patch", "watch"]);
+        assert_eq!(verbs(&tenants, "gateways"), ["create", "delete", "get", "list", "patch", "watch"]);
+        assert_eq!(verbs(&tenants, "secrets"), ["delete", "list", "watch"]);
         assert_eq!(verbs(&migration, "gateways"), ["list", "patch", "watch"]);
         assert_eq!(verbs(&migration, "secrets"), ["create", "get", "list", "watch"]);
         assert_eq!(verbs(&migration, "deployments"), ["list", "watch"]);

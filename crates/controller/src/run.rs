@@ -14,6 +14,7 @@ use crate::admin::{self, CertificateSource, NoCertificate, Readiness, TlsListene
 use crate::engine::{Engine, EngineError, Setup};
 use crate::lease::{Keeper, LeaderElection};
 use crate::reflect::discovery::Choices;
+use crate::releases::HelmSettings;
 use crate::tasks::{TaskEnded, Tasks};
 
 /// How long giving back the leases may take.
@@ -28,6 +29,8 @@ pub struct Settings {
     pub tenants: bool,
     /// The version of TLSRoute to use where `v1` is not served; without it there are no TLSRoutes then.
     pub tls_routes: Option<TlsRouteVersion>,
+    /// The Helm client; without it no virtual cluster is installed by it.
+    pub helm: Option<HelmSettings>,
     /// Without it this is the only replica, and no other operator runs beside it.
     pub leader_election: Option<LeaderElection>,
     /// Where `/healthz` and `/readyz` are served, such as `:8081`.
@@ -92,6 +95,7 @@ pub async fn run(settings: Settings, client: Client, stop: CancellationToken) ->
         client,
         config: settings.config,
         choices: Choices { tls_routes: settings.tls_routes, tenants: settings.tenants, migration },
+        helm: settings.helm,
         clock: settings.clock,
         leading: leads,
         metrics,

@@ -4,6 +4,8 @@
 
 mod cluster;
 mod controller;
+mod tenant_settings;
+mod tenants;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,13 +15,15 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use portreeve_attach::{Classes, Settings};
 use portreeve_names::HostPattern;
-use portreeve_plan::{Config, TenantApi, TenantApps, Zone};
+use portreeve_plan::{Config, Zone};
 
 pub use cluster::{ClusterArgs, ClusterSource, KubeconfigArgs, Source};
 pub use controller::{
     ChoiceArgs, ControllerArgs, DoctorArgs, ElectionArgs, ExperimentalVersion, Migration, OperatorArgs, ServerArgs,
     UnusedArgs,
 };
+pub use tenant_settings::TenantSettings;
+pub use tenants::{AccountArg, NoTenantIssuer, ProvisionerArg, ProvisionerArgs, TenantArgs};
 
 use crate::exit;
 use crate::input::{CONTROLLER_NAME, Input};
@@ -54,12 +58,12 @@ pub enum Command {
     /// Say where a connection or request goes, and if nowhere, why and what to change
     #[command(after_help = TRACE_EXAMPLES)]
     Trace(TraceArgs),
-    /// Run in a cluster, in place of the NebariApp operator
+    /// Run in a cluster, in place of the operators of NebariApps and Tenants
     #[command(after_help = controller::EXAMPLES)]
-    Controller(ControllerArgs),
+    Controller(Box<ControllerArgs>),
     /// Say what is to be done on a cluster so that apps can be served there
     #[command(after_help = controller::DOCTOR_EXAMPLES)]
-    Doctor(DoctorArgs),
+    Doctor(Box<DoctorArgs>),
     /// Get the kubeconfig of a tenant's API server
     #[command(after_help = cluster::KUBECONFIG_EXAMPLES)]
     Kubeconfig(KubeconfigArgs),
@@ -279,38 +283,9 @@ pub struct PlatformArgs {
     /// Names that only some namespaces may claim (none: nobody may); may be given more than once
     #[arg(long, value_name = "NAMES=[NAMESPACE,…]")]
     pub zone: Vec<ZoneArg>,
-    /// Domain under which tenants' API servers are served; turns that path on
-    #[arg(long, value_name = "DOMAIN", env = "KUBESPACES_API_DOMAIN")]
-    pub tenant_api_domain: Option<String>,
-    /// Namespace of the tenants' API Gateway
-    #[arg(long, value_name = "NAMESPACE", env = "KUBESPACES_GATEWAY_NAMESPACE", default_value = "kubespaces-system")]
-    pub tenant_api_gateway_namespace: String,
-    /// Name of the tenants' API Gateway
-    #[arg(long, value_name = "NAME", env = "KUBESPACES_GATEWAY_NAME", default_value = "kubespaces-api")]
-    pub tenant_api_gateway_name: String,
-    /// Its passthrough listener; without it whichever takes the name
-    #[arg(long, value_name = "SECTION", env = "KUBESPACES_GATEWAY_SECTION")]
-    pub tenant_api_section: Option<String>,
-    /// Where external-dns points tenants' API names
-    #[arg(long, value_name = "TARGET", env = "KUBESPACES_EXTERNAL_DNS_TARGET")]
-    pub external_dns_target: Option<String>,
-    /// Domain under which tenants' apps are served; turns that path on
-    #[arg(long, value_name = "DOMAIN", env = "KUBESPACES_APPS_DOMAIN")]
-    pub tenant_apps_domain: Option<String>,
-    /// Namespace of the tenants' apps Gateway
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        env = "KUBESPACES_APPS_GATEWAY_NAMESPACE",
-        default_value = "kubespaces-system"
-    )]
-    pub tenant_apps_gateway_namespace: String,
-    /// Name of the tenants' apps Gateway
-    #[arg(long, value_name = "NAME", env = "KUBESPACES_APPS_GATEWAY_NAME", default_value = "kubespaces-apps")]
-    pub tenant_apps_gateway_name: String,
-    /// Issuer of tenants' wildcard certificates [default: the local CA, which stands for every issuer of a directory]
-    #[arg(long, value_name = "NAME", env = "KUBESPACES_APPS_CLUSTER_ISSUER")]
-    pub tenant_apps_cluster_issuer: Option<String>,
+    /// The paths to tenants.
+    #[command(flatten)]
+    pub tenants: TenantArgs,
 }
 
 /// `--zone`.
@@ -395,23 +370,11 @@ impl UpArgs {
 impl PlatformArgs {
     /// With the issuer that counts where none is named.
     fn into_config(self, issuer: &str) -> Config {
-        let issuer_or = |named: Option<String>| named.unwrap_or_else(|| issuer.to_owned());
-        let tenant_api = given(self.tenant_api_domain).map(|domain| TenantApi {
-            gateway_namespace: self.tenant_api_gateway_namespace,
-            gateway_name: self.tenant_api_gateway_name,
-            section: given(self.tenant_api_section),
-            domain,
-            external_dns_target: given(self.external_dns_target),
-        });
-        let tenant_apps = given(self.tenant_apps_domain).map(|domain| TenantApps {
-            gateway_namespace: self.tenant_apps_gateway_namespace,
-            gateway_name: self.tenant_apps_gateway_name,
-            domain,
-            cluster_issuer: issuer_or(self.tenant_apps_cluster_issuer),
-            ..TenantApps::default()
-        });
+        let tenant_api = self.tenants.api();
+        // With an issuer nothing is wanting.
+        let tenant_apps = self.tenants.apps(Some(issuer)).unwrap_or_default();
         let zones = self.zone.into_iter().map(|ZoneArg(zone)| zone).collect();
-        let cluster_issuer = given(Some(issuer_or(self.cluster_issuer)));
+        let cluster_issuer = given(Some(self.cluster_issuer.unwrap_or_else(|| issuer.to_owned())));
         Config { cluster_issuer, zones, tenant_api, tenant_apps, ..Config::default() }
     }
 }

@@ -33,8 +33,8 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Up(arguments) => serve(up::run(arguments)),
         Command::Plan(arguments) => serve(plan::run(arguments)),
         Command::Trace(arguments) => serve(trace::run(arguments)),
-        Command::Controller(arguments) => serve(controller::run(arguments)),
-        Command::Doctor(arguments) => serve(doctor::run(arguments)),
+        Command::Controller(arguments) => serve(controller::run(*arguments)),
+        Command::Doctor(arguments) => serve(doctor::run(*arguments)),
         Command::Kubeconfig(arguments) => serve(kubeconfig::run(arguments)),
     }
 }

@@ -157,8 +157,8 @@ impl Bed {
         let network = Network::new(Slot::take()?)?;
         let node = network.node().clone();
         let folder = network.slot().folder();
-        let pki =
-            Pki::create(&folder.join("pki"), &[node.address(), Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 96, 0, 1)])?;
+        let addresses = [node.address(), Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 96, 0, 1)];
+        let pki = Pki::create(&folder.join("pki"), &["localhost", "kubernetes.default.svc"], &addresses)?;
         std::fs::write(folder.join("tokens.csv"), format!("{ADMIN},admin,1,\"system:masters\"\n"))?;
         let kubeconfig = kubeconfig(&node, &pki, ADMIN);
         std::fs::write(folder.join("admin.kubeconfig"), kubeconfig.to_string())?;
@@ -230,6 +230,26 @@ impl Bed {
     /// Where Envoy serves a listener's port for clients in any host.
     pub fn gateway_address(&self, port: u16) -> anyhow::Result<SocketAddr> {
         Ok(SocketAddr::from((self.host("gateway")?.address(), port)))
+    }
+
+    /// Makes a host of its own for the Envoy of one Gateway, so that Gateways may share ports. To be called before the Gateway
+    /// is there; [`Bed::publish_gateway`] then puts its address there.
+    pub fn own_data_plane(&self, namespace: &str, name: &str) -> anyhow::Result<Host> {
+        let host = self.host(name)?;
+        std::fs::create_dir_all(self.data_planes())?;
+        std::fs::write(self.data_planes().join(format!("{namespace}.{name}")), host.namespace())?;
+        Ok(host)
+    }
+
+    /// The host in which a Gateway's Envoy runs.
+    pub fn data_plane(&self, namespace: &str, name: &str) -> anyhow::Result<Host> {
+        let is_own = self.data_planes().join(format!("{namespace}.{name}")).exists();
+        self.host(if is_own { name } else { "gateway" })
+    }
+
+    /// The folder with a file for each Gateway whose Envoy has a host of its own: the name of its network namespace.
+    pub(crate) fn data_planes(&self) -> PathBuf {
+        self.folder.join("data-planes")
     }
 
     /// Starts a part, again on the data that it left, and waits until it answers.
@@ -325,15 +345,7 @@ impl Bed {
     }
 
     fn etcd(&self) -> anyhow::Result<Command> {
-        let mut command = self.node.command(portreeve_programs::find("etcd")?);
-        command.arg("--data-dir").arg(self.folder.join("etcd")).args([
-            "--listen-client-urls=http://127.0.0.1:2379",
-            "--advertise-client-urls=http://127.0.0.1:2379",
-            "--listen-peer-urls=http://127.0.0.1:2380",
-            "--unsafe-no-fsync",
-            "--quota-backend-bytes=4294967296",
-        ]);
-        Ok(command)
+        etcd(&self.node, &self.folder.join("etcd"))
     }
 
     fn api_server(&self) -> anyhow::Result<Command> {
@@ -390,6 +402,19 @@ impl Bed {
     }
 }
 
+/// A store that listens in a host on loopback only.
+pub(crate) fn etcd(host: &Host, data: &Path) -> anyhow::Result<Command> {
+    let mut command = host.command(portreeve_programs::find("etcd")?);
+    command.arg("--data-dir").arg(data).args([
+        "--listen-client-urls=http://127.0.0.1:2379",
+        "--advertise-client-urls=http://127.0.0.1:2379",
+        "--listen-peer-urls=http://127.0.0.1:2380",
+        "--unsafe-no-fsync",
+        "--quota-backend-bytes=4294967296",
+    ]);
+    Ok(command)
+}
+
 fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
@@ -409,7 +434,7 @@ fn kubeconfig(node: &Host, pki: &Pki, token: &str) -> serde_json::Value {
     })
 }
 
-async fn client(kubeconfig: serde_json::Value) -> anyhow::Result<Client> {
+pub(crate) async fn client(kubeconfig: serde_json::Value) -> anyhow::Result<Client> {
     let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig)?;
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     // A proxy that the test process may be told to use does not know the bed's network.

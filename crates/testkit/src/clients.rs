@@ -7,13 +7,14 @@ use anyhow::Context;
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
+use hyper::client::conn::{http1, http2};
 use hyper::header::HOST;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 use crate::tls::handshake;
 
@@ -42,17 +43,56 @@ pub async fn http_get(to: SocketAddr, name: &str, path: &str) -> anyhow::Result<
 
 /// The same over HTTPS, with `name` as the server name too.
 pub async fn https_get(to: SocketAddr, name: &str, path: &str, tls: ClientConfig) -> anyhow::Result<Answer> {
+    https_get_under(to, name, name, path, tls).await
+}
+
+/// The same with another server name than that of the host.
+pub async fn https_get_under(
+    to: SocketAddr,
+    server_name: &str,
+    name: &str,
+    path: &str,
+    tls: ClientConfig,
+) -> anyhow::Result<Answer> {
     within_patience(async {
-        let stream = handshake(tls, name, TcpStream::connect(to).await?).await?;
-        let certificate = stream.get_ref().1.peer_certificates().and_then(|shown| shown.first()).cloned();
-        let certificate = certificate.map(CertificateDer::into_owned);
+        let stream = handshake(tls, server_name, TcpStream::connect(to).await?).await?;
+        let certificate = shown(&stream);
         let (status, body) = get(stream, name, path).await?;
         Ok(Answer { status, body, certificate })
     })
     .await
 }
 
-async fn within_patience(answer: impl Future<Output = anyhow::Result<Answer>>) -> anyhow::Result<Answer> {
+/// Asks for `/` of several hosts, one after the other, on one connection of HTTP/2 with the server name of the first.
+pub async fn http2_get(to: SocketAddr, names: &[&str], mut tls: ClientConfig) -> anyhow::Result<Vec<Answer>> {
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    // It is large.
+    within_patience(Box::pin(async {
+        let first = names.first().context("there is a name to ask for")?;
+        let stream = handshake(tls, first, TcpStream::connect(to).await?).await?;
+        let certificate = shown(&stream);
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        let connection = tokio::spawn(connection);
+        let mut answers = Vec::new();
+        for name in names {
+            let request = Request::get(format!("https://{name}/")).body(Empty::<Bytes>::new())?;
+            let response = sender.send_request(request).await?;
+            let status = response.status().as_u16();
+            let body = String::from_utf8_lossy(&response.into_body().collect().await?.to_bytes()).into_owned();
+            answers.push(Answer { status, body, certificate: certificate.clone() });
+        }
+        connection.abort();
+        Ok(answers)
+    }))
+    .await
+}
+
+/// The certificate that the other side has shown.
+fn shown(stream: &TlsStream<TcpStream>) -> Option<CertificateDer<'static>> {
+    stream.get_ref().1.peer_certificates().and_then(|shown| shown.first()).cloned().map(CertificateDer::into_owned)
+}
+
+async fn within_patience<T>(answer: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::time::timeout(PATIENCE, answer).await.context("no answer in 5 s")?
 }
 

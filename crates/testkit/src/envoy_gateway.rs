@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use anyhow::ensure;
@@ -20,7 +21,7 @@ use crate::objects::condition;
 pub(crate) const NAMESPACE: &str = "envoy-gateway-system";
 
 /// Runs a program with a folder as `/certs`, which Envoy Gateway cannot be told to look for elsewhere, in a mount namespace of
-/// its own, so that nothing is made on the machine. The arguments are the folder, then the program with its arguments.
+/// its own, so that nothing is made on the machine; hosts that are made later are seen in it. The arguments are the folder, then the program with its arguments.
 const WITH_CERTIFICATES: &str = r#"set -e
 mount -t tmpfs tmpfs /mnt
 for entry in /*; do
@@ -33,6 +34,22 @@ mount --bind "$1" /mnt/certs
 shift
 exec chroot /mnt "$@""#;
 
+/// Runs Envoy in the host of its Gateway, if that has one of its own; there it reaches Envoy Gateway at that one's address.
+/// Before it stand the real Envoy, the folder that tells the hosts, and Envoy Gateway's address.
+const IN_OWN_HOST: &str = r#"
+cluster=
+for argument; do
+  [ "$previous" = --service-cluster ] && cluster=$(echo "$argument" | tr / .)
+  previous=$argument
+done
+host=$(cat "$hosts/$cluster" 2>/dev/null) || exec "$envoy" "$@"
+for argument; do
+  shift
+  set -- "$@" "$(printf %s "$argument" | sed -z "s/address: 0\.0\.0\.0\(\s*port_value: 18000\)/address: $server\1/g")"
+done
+exec nsenter --net="/run/netns/$host" -- "$envoy" "$@"
+"#;
+
 /// The class, its parameters, and the certificates that Envoy Gateway and Envoy prove themselves to each other with.
 pub(crate) async fn prepare(bed: &Bed) -> anyhow::Result<()> {
     bed.apply(&fixtures::namespace(NAMESPACE)).await?;
@@ -40,7 +57,11 @@ pub(crate) async fn prepare(bed: &Bed) -> anyhow::Result<()> {
     let folder = bed.folder().join("envoy-gateway");
     let envoy = folder.join("data/envoy-versions").join(ENVOY_VERSION).join("bin");
     fs::create_dir_all(&envoy)?;
-    std::os::unix::fs::symlink(portreeve_programs::find("envoy")?, envoy.join("envoy"))?;
+    let (real, server) = (portreeve_programs::find("envoy")?, xds_address(bed)?.ip());
+    let (real, hosts) = (real.display(), bed.data_planes());
+    let script = format!("#!/bin/sh\nenvoy='{real}' hosts='{}' server={server}\n{IN_OWN_HOST}", hosts.display());
+    fs::write(envoy.join("envoy"), script)?;
+    fs::set_permissions(envoy.join("envoy"), fs::Permissions::from_mode(0o755))?;
     fs::write(folder.join("config.yaml"), configuration(bed).to_string())?;
 
     let mut certgen = envoy_gateway(bed)?;
@@ -64,7 +85,7 @@ pub(crate) fn command(bed: &Bed) -> anyhow::Result<Command> {
     let server = envoy_gateway(bed)?;
     let folder = bed.folder().join("envoy-gateway");
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", WITH_CERTIFICATES, "sh"]).arg(folder.join("certs"));
+    command.args(["--mount", "--propagation=slave", "sh", "-c", WITH_CERTIFICATES, "sh"]).arg(folder.join("certs"));
     command.arg(server.get_program()).args(server.get_args()).arg("server").arg("--config-path");
     command.arg(folder.join("config.yaml"));
     command.envs(server.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -88,10 +109,11 @@ pub(crate) async fn accept_class(bed: &Bed) -> anyhow::Result<()> {
 
 impl Bed {
     /// Makes what a cluster with nodes would have for a Gateway of Envoy Gateway: a Service with an address, a workload that is
-    /// available, and its Pod, all at the host `gateway`. Only then does Envoy Gateway write an address to the Gateway and say
+    /// available, and its Pod, all at the host `gateway` or the Gateway's own ([`Bed::own_data_plane`]). Only then does Envoy Gateway write an address to the Gateway and say
     /// that it is programmed.
     ///
-    /// As in a cluster, the Service leads ports below 1024 to those 10000 above. Envoy binds the listeners' own ports here; two Gateways in one bed must not share a port.
+    /// As in a cluster, the Service leads ports below 1024 to those 10000 above. Envoy binds the listeners' own
+    /// ports here; two Gateways that share a host must not share a port.
     pub async fn publish_gateway(&self, namespace: &str, name: &str, ports: &[u16]) -> anyhow::Result<()> {
         let pod_labels = [
             ("app.kubernetes.io/name", "envoy"),
@@ -101,7 +123,7 @@ impl Bed {
             ("gateway.envoyproxy.io/owning-gateway-name", name),
         ];
         let labels = BTreeMap::from(pod_labels);
-        let host = self.host("gateway")?;
+        let host = self.data_plane(namespace, name)?;
         let object = format!("envoy-{namespace}-{name}");
         let metadata = json!({"name": object, "namespace": NAMESPACE, "labels": labels});
         let containers = json!([{"name": "envoy", "image": format!("envoy:{ENVOY_VERSION}")}]);

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType};
 
 /// Files in one folder, and the authority's certificate as text.
 #[derive(Debug)]
@@ -15,8 +15,9 @@ pub(crate) struct Pki {
 }
 
 impl Pki {
-    /// Makes an authority, the API server's certificate for `addresses`, and the key that signs the tokens of service accounts.
-    pub(crate) fn create(folder: &Path, addresses: &[Ipv4Addr]) -> anyhow::Result<Self> {
+    /// Makes an authority, the API server's certificate for these names and addresses, the administrator's certificate, and
+    /// the key that signs the tokens of service accounts.
+    pub(crate) fn create(folder: &Path, names: &[&str], addresses: &[Ipv4Addr]) -> anyhow::Result<Self> {
         fs::create_dir_all(folder)?;
         let authority_key = KeyPair::generate()?;
         let mut authority = CertificateParams::default();
@@ -25,21 +26,31 @@ impl Pki {
         let authority_pem = authority.self_signed(&authority_key)?.pem();
 
         let key = KeyPair::generate()?;
-        let mut server = CertificateParams::new(vec!["localhost".to_owned(), "kubernetes.default.svc".to_owned()])?;
+        let mut server = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
         server.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress((*address).into())));
-        let server = server.signed_by(&key, &Issuer::new(authority, authority_key))?;
+        let authority = Issuer::new(authority, authority_key);
+        let server = server.signed_by(&key, &authority)?;
+        let admin_key = KeyPair::generate()?;
+        let mut admin = CertificateParams::default();
+        admin.distinguished_name.push(DnType::CommonName, "admin");
+        admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        admin.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let admin = admin.signed_by(&admin_key, &authority)?;
 
         let pki = Self { folder: folder.to_owned(), authority: authority_pem };
         fs::write(pki.path("ca.crt"), &pki.authority)?;
         fs::write(pki.path("server.crt"), server.pem())?;
         fs::write(pki.path("server.key"), key.serialize_pem())?;
+        fs::write(pki.path("admin.crt"), admin.pem())?;
+        fs::write(pki.path("admin.key"), admin_key.serialize_pem())?;
         let service_accounts = KeyPair::generate()?;
         fs::write(pki.path("service-account.key"), service_accounts.serialize_pem())?;
         fs::write(pki.path("service-account.pub"), service_accounts.public_key_pem())?;
         Ok(pki)
     }
 
-    /// The path of one of the files: `ca.crt`, `server.crt`, `server.key`, `service-account.key`, `service-account.pub`.
+    /// The path of one of the files: `ca.crt`, and `server`, `admin` with `.crt` and `.key`, and `service-account` with `.key`
+    /// and `.pub`.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.folder.join(file)
     }

@@ -115,6 +115,31 @@ mod tests {
         assert!(verbs(&migrate, "secrets").contains(&"create".to_owned()));
     }
 
+    const TENANTS: [&str; 3] = [
+        "--set=operator.tenantApi.domain=example.com",
+        "--set=operator.tenantApps.domain=example.com",
+        "--set=operator.tenantApps.clusterIssuer=letsencrypt",
+    ];
+
+    /// tenant C.6
+    #[test]
+    fn tenants_take_their_own_rights_and_the_helm_client_others() {
+        let off = objects(&[]);
+        assert!(find(&off, "ValidatingAdmissionPolicy", "portreeve-tenant-names").is_none());
+        assert!(find(&off, "ServiceAccount", "portreeve-helm").is_none());
+        let on = objects(&TENANTS);
+        assert!(find(&on, "ValidatingAdmissionPolicy", "portreeve-tenant-names").is_some());
+        let rules = |name: &str| find(&on, "ClusterRole", name).unwrap()["rules"].to_string();
+        assert!(rules("portreeve-helm").contains("escalate") && !rules("portreeve").contains("escalate"));
+        assert!(rules("portreeve").contains("resourcequotas") && !rules("portreeve").contains("serviceaccounts"));
+        let token = find(&on, "Role", "portreeve-helm-token").unwrap();
+        assert_eq!(token["rules"][0]["resourceNames"][0], "portreeve-helm");
+        let external = objects(&[&TENANTS[..], &["--set=operator.provisioner=external"]].concat());
+        assert!(find(&external, "ServiceAccount", "portreeve-helm").is_none());
+        let refused = helm(&["template", "portreeve", CHART, "--set", "operator.provisioner=argo"]).unwrap_err();
+        assert!(refused.to_string().contains("don't meet the specifications of the schema"), "{refused}");
+    }
+
     #[test]
     fn every_option_renders() {
         let objects = objects(&[
@@ -131,6 +156,9 @@ mod tests {
             "--set=extraArgs={--zap-log-level=debug}",
             "--set=extraEnv[0].name=RUST_LOG",
             "--set=extraEnv[0].value=debug",
+            TENANTS[0],
+            "--set=operator.helm.serviceAccountName=installer",
+            "--set=operator.settings.apps.moreGateways[0]=kubespaces-apps-2",
             r#"--set-json=zones=[{"names":"*.team.example.com","namespaces":["team","lab"]},{"names":"keycloak.example.com","namespaces":[]}]"#,
         ]);
         let deployment = find(&objects, "Deployment", "portreeve").unwrap();
@@ -144,6 +172,9 @@ mod tests {
         ] {
             assert!(arguments.iter().any(|argument| argument == wanted), "{wanted}: {arguments:?}");
         }
+        assert!(find(&objects, "ServiceAccount", "installer").is_some());
+        let settings = find(&objects, "ConfigMap", "portreeve-tenants").unwrap();
+        assert!(settings["data"]["tenants.yaml"].as_str().unwrap().contains("moreGateways"));
         assert_eq!(pod["serviceAccountName"], "gatekeeper");
         assert!(find(&objects, "ServiceMonitor", "portreeve").is_some());
         assert_eq!(find(&objects, "ClusterRoleBinding", "portreeve").unwrap()["subjects"][0]["name"], "gatekeeper");

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 
 use anyhow::{Context, bail};
-use portreeve_controller::lease::NEBARI_LEASE;
-use portreeve_controller::{Duties, Rule, cluster_rules, lease_rules, metrics_rules};
+use portreeve_controller::lease::{NEBARI_LEASE, TENANTS_LEASE};
+use portreeve_controller::{Duties, Rule, cluster_rules, helm_rules, lease_rules, metrics_rules};
 
 use crate::run::root;
 
@@ -31,11 +31,16 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
 
 fn roles() -> Vec<(&'static str, Vec<Rule>)> {
     let migration = Duties { migration: true, ..Duties::default() };
+    let tenants = Duties { tenants: true, ..Duties::default() };
     vec![
         ("cluster", cluster_rules(Duties::default())),
         ("cluster-migration", cluster_rules(migration)),
+        ("cluster-tenants", cluster_rules(tenants)),
+        ("cluster-migration-tenants", cluster_rules(Duties { tenants: true, migration: true })),
         ("metrics", metrics_rules()),
         ("leases", lease_rules(&[NEBARI_LEASE.to_owned()])),
+        ("leases-tenants", lease_rules(&[TENANTS_LEASE.to_owned()])),
+        ("helm", helm_rules()),
     ]
 }
 

@@ -5,6 +5,7 @@
 
 mod pace;
 mod reflectors;
+mod rejections;
 mod round;
 
 use std::pin::Pin;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::Client;
-use portreeve_plan::{Config, Plan};
+use portreeve_plan::{Config, Plan, ReleaseStep};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -25,9 +26,11 @@ use crate::execute::retry::Retries;
 use crate::execute::{Executor, Outcome, Recorder};
 use crate::reflect::cache::Cache;
 use crate::reflect::discovery::Choices;
+use crate::releases::{Finished, HelmSettings, Releases};
 use crate::tasks::{TaskEnded, Tasks};
 use pace::Pace;
 use reflectors::{Input, Reflectors};
+use rejections::Rejections;
 
 /// How long writes that are under way may go on after the signal to stop.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -50,6 +53,7 @@ pub(crate) struct Setup {
     pub(crate) client: Client,
     pub(crate) config: Config,
     pub(crate) choices: Choices,
+    pub(crate) helm: Option<HelmSettings>,
     pub(crate) clock: fn() -> Timestamp,
     pub(crate) leading: watch::Receiver<bool>,
     pub(crate) metrics: Arc<Metrics>,
@@ -69,6 +73,11 @@ pub(crate) struct Engine {
     recorder: Recorder,
     aims: watch::Sender<Aims>,
     dialled: watch::Receiver<Option<Dialled>>,
+    releases: Releases,
+    finished: mpsc::Receiver<Finished>,
+    /// Of the last plan, until what they need is written.
+    steps: Vec<ReleaseStep>,
+    rejections: Rejections,
     pace: Pace,
     /// Why nothing could be written last, as it was logged.
     unavailable: Option<String>,
@@ -92,6 +101,8 @@ impl Engine {
         let ((aims, aimed), (results, dialled)) = (watch::channel(Aims::default()), watch::channel(None));
         tasks.spawn("dials", dial(aimed, results));
         let executor = Executor::new(setup.client.clone(), setup.leading.clone(), setup.stop.clone());
+        let (sender, finished) = mpsc::channel(BATCH);
+        let releases = Releases::new(setup.client.clone(), setup.helm.clone(), sender);
         Self {
             setup,
             cache: Cache::default(),
@@ -103,6 +114,10 @@ impl Engine {
             recorder,
             aims,
             dialled,
+            releases,
+            finished,
+            steps: Vec::new(),
+            rejections: Rejections::default(),
             pace: Pace::default(),
             unavailable: None,
         }
@@ -122,6 +137,7 @@ impl Engine {
                 () = stop.cancelled() => break,
                 ended = self.tasks.ended() => return Err(ended.into()),
                 Some(input) = self.inputs.recv() => self.take_all(input),
+                Some(finished) = self.finished.recv() => self.release_finished(finished),
                 // Without leases nobody tells, and an error would be there at once, always.
                 Ok(()) = self.setup.leading.changed() => self.lead(),
                 Ok(()) = self.dialled.changed() => self.pace.changed(Instant::now()),
@@ -129,9 +145,11 @@ impl Engine {
                 () = until(alarm) => {}
             }
         }
+        self.releases.ask_to_stop();
         if let Some(work) = work {
             self.drain(work).await;
         }
+        self.releases.stopped().await;
         Ok(())
     }
 
@@ -149,10 +167,12 @@ impl Engine {
     }
 
     fn lead(&mut self) {
-        if !*self.setup.leading.borrow() {
+        let leads = *self.setup.leading.borrow();
+        self.setup.metrics.leading(leads);
+        if !leads {
             self.aim(Aims::default());
+            self.releases.ask_to_stop();
         }
-        self.setup.metrics.leading(*self.setup.leading.borrow());
         self.pace.changed(Instant::now());
     }
 

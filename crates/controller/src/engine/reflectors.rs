@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Client;
 use kube::api::Api;
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use portreeve_plan::Served;
+use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -188,14 +189,23 @@ impl Reflectors {
     fn watch(&mut self, kind: &'static Kind, version: &'static str, cache: &mut Cache, tasks: &mut Tasks) {
         self.watches += 1;
         let (number, sender) = (self.watches, self.sender.clone());
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind.resource(version));
         tracing::info!(kind = kind.kind, version, "watched from now on");
         cache.start(kind.name, version);
-        let say = move |event: Result<_, _>| Input::Kind(kind.name, number, event.map(|event| change(kind, event)));
         let (fields, labels) = (kind.fields.map(str::to_owned), kind.labels.map(str::to_owned));
         let selection =
             watcher::Config { field_selector: fields, label_selector: labels, ..watcher::Config::default() };
-        let handle = tasks.spawn(kind.label(), follow(api, selection, sender, say));
+        let handle = if kind.metadata_only {
+            let say = move |event: Result<Event<PartialObjectMeta<DynamicObject>>, _>| {
+                Input::Kind(kind.name, number, event.map(|event| change(kind, whole(event))))
+            };
+            let api: Api<PartialObjectMeta<DynamicObject>> =
+                Api::all_with(self.client.clone(), &kind.resource(version));
+            tasks.spawn(kind.label(), follow(api, selection, sender, say))
+        } else {
+            let say = move |event: Result<_, _>| Input::Kind(kind.name, number, event.map(|event| change(kind, event)));
+            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind.resource(version));
+            tasks.spawn(kind.label(), follow(api, selection, sender, say))
+        };
         self.running.insert(kind.name, Running { number, handle });
     }
 
@@ -279,6 +289,22 @@ fn change(kind: &Kind, event: Event<DynamicObject>) -> Change {
             let (key, entry) = read(kind, object);
             Change::Deleted(key, entry)
         }
+    }
+}
+
+/// An object of which only the metadata is known.
+fn whole(event: Event<PartialObjectMeta<DynamicObject>>) -> Event<DynamicObject> {
+    let object = |partial: PartialObjectMeta<DynamicObject>| DynamicObject {
+        types: None,
+        metadata: partial.metadata,
+        data: json!({}),
+    };
+    match event {
+        Event::Init => Event::Init,
+        Event::InitApply(partial) => Event::InitApply(object(partial)),
+        Event::InitDone => Event::InitDone,
+        Event::Apply(partial) => Event::Apply(object(partial)),
+        Event::Delete(partial) => Event::Delete(object(partial)),
     }
 }
 

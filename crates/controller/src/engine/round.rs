@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portreeve_plan::{Event, Plan, World, plan};
+use portreeve_plan::{Event, Plan, ReleaseAction, World, plan};
 
 use super::{Done, Engine, EngineError, Work};
 use crate::admin::metrics::KindCount;
@@ -10,8 +10,10 @@ use crate::dial::{Aims, Dialled};
 use crate::execute::{Answer, Failure, Outcome, Request, Write, key, prepare, record};
 use crate::gather::{gather, not_ready};
 use crate::jitter::jitter;
-use crate::reflect::kind::Kind;
-use crate::reflect::{Object, read};
+use crate::reflect::cache::{Cache, Store};
+use crate::reflect::kind::{Kind, KindName};
+use crate::reflect::{Entry, Key, Object, read};
+use crate::releases::{Finished, Told};
 
 /// The reason of the event that tells an owner that something of it cannot be written.
 const WRITE_REFUSED: &str = "WriteRefused";
@@ -21,9 +23,11 @@ impl Engine {
     pub(super) fn plan(&mut self) -> Work {
         self.pace.started();
         self.cache.forget_touched();
-        let mut world =
-            gather(&self.cache, &self.setup.config, self.reflectors.served(&self.cache), (self.setup.clock)());
+        let now = (self.setup.clock)();
+        let mut world = gather(&self.cache, &self.setup.config, self.reflectors.served(&self.cache), now);
         Dialled::tell(self.dialled.borrow().as_ref(), &mut world);
+        world.failed_releases = self.releases.failed();
+        world.rejected_entries = self.rejections.present(&self.cache, Instant::now());
         self.count(&world);
         Box::pin(async move {
             let deciding = tokio::task::spawn_blocking(move || {
@@ -39,7 +43,7 @@ impl Engine {
 
     fn count(&self, world: &World) {
         let counts = self.cache.stores().map(|(kind, store)| KindCount {
-            kind: Kind::of(kind).kind,
+            kind: Kind::of(kind).title(),
             objects: store.entries().len(),
             unreadable: store.entries().filter(|(_, entry)| matches!(entry.object, Object::Unreadable(_))).count(),
         });
@@ -48,18 +52,22 @@ impl Engine {
     }
 
     /// Sends what the plan says and nothing has failed with just now.
-    pub(super) fn write(&mut self, plan: Plan, took: Duration) -> Option<Work> {
+    pub(super) fn write(&mut self, mut plan: Plan, took: Duration) -> Option<Work> {
         let now = Instant::now();
         self.setup.metrics.planned(took);
         self.pace.planned(took, now);
         let wake_at = plan.wake_at.map(|at| at.duration_since((self.setup.clock)()));
         self.pace.wake_at(wake_at.map(|left| now + Duration::try_from(left).unwrap_or_default()));
+        self.steps = std::mem::take(&mut plan.releases);
+        self.steps.retain(|step| !plan.guard.contains(&step.owner));
         let (stages, news) = prepare(plan, &self.cache);
         let stages = self.retries.filter(stages, now);
         self.setup.metrics.waiting(self.retries.waiting());
         self.pace.wake_at(self.retries.next_due());
+        self.pace.wake_at(self.rejections.next_due());
         self.tell(news);
         if stages.is_empty() {
+            self.begin_releases();
             return None;
         }
         let executor = self.executor.clone();
@@ -80,6 +88,7 @@ impl Engine {
             }
         }
         self.note_availability(unavailable, now);
+        self.begin_releases();
         self.setup.metrics.waiting(self.retries.waiting());
         self.pace.wake_at(self.retries.next_due());
     }
@@ -88,6 +97,11 @@ impl Engine {
         let Some(kind) = Kind::find(&write.object.api_version, &write.object.kind) else { return };
         let answer = match answer {
             Answer::Object(object) => Some(read(kind, *object)),
+            Answer::InPart(object, rejected) => {
+                self.rejections.note(&write.object, rejected, &self.cache, now);
+                self.pace.changed(now);
+                Some(read(kind, *object))
+            }
             Answer::Deleted => None,
         };
         if self.retries.succeeded(&write, answer.as_ref().map(|(_, entry)| entry.revision)) {
@@ -115,6 +129,33 @@ impl Engine {
         }
     }
 
+    /// Begins the Helm client's work that the last plan says and that may begin: what it needs is written by now.
+    fn begin_releases(&mut self) {
+        let now = Instant::now();
+        let mut steps = std::mem::take(&mut self.steps);
+        let is_there = |namespace: &str| {
+            let key = Key { namespace: String::new(), name: namespace.to_owned() };
+            let found = self.cache.get(KindName::Namespace, &key);
+            found.is_some_and(|found| found.metadata().deletion_timestamp.is_none())
+        };
+        steps.retain(|step| step.action == ReleaseAction::Uninstall || is_there(&step.namespace));
+        self.releases.begin(steps, |release| unfinished(release, &self.cache), now);
+        self.pace.wake_at(self.releases.next_due(now));
+    }
+
+    /// Takes in what came of the Helm client's work on a release.
+    pub(super) fn release_finished(&mut self, finished: Finished) {
+        let now = Instant::now();
+        if let Some(Told { owner, failure }) = self.releases.finished(finished, now, jitter) {
+            if let Some(why) = failure {
+                tracing::warn!(%owner, "Helm has failed: {why}");
+            } else {
+                tracing::info!(%owner, "Helm has done its work");
+            }
+        }
+        self.pace.changed(now);
+    }
+
     fn note_availability(&mut self, unavailable: Option<String>, now: Instant) {
         match (&unavailable, &self.unavailable) {
             (Some(message), None) => tracing::warn!("the API server does not take writes: {message}"),
@@ -135,4 +176,15 @@ impl Engine {
             self.recorder.send(event);
         }
     }
+}
+
+/// The records of a release that say that a run of Helm has it in its hands.
+fn unfinished(release: &Key, cache: &Cache) -> Vec<String> {
+    let records = cache.store(KindName::HelmRecord).into_iter().flat_map(Store::entries);
+    let is_unfinished = |entry: &Entry| {
+        let label = |key: &str| entry.metadata().labels.as_ref()?.get(key).map(String::as_str);
+        label("name") == Some(&release.name) && label("status").is_some_and(|status| status.starts_with("pending-"))
+    };
+    let found = records.filter(|(key, entry)| key.namespace == release.namespace && is_unfinished(entry));
+    found.map(|(key, _)| key.name.clone()).collect()
 }

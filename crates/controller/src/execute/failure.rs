@@ -18,6 +18,9 @@ pub(crate) enum Failure {
     /// The API server refuses the write: somebody has to change something.
     #[error("{0}")]
     Refused(String),
+    /// The same, since the object as a whole would be none.
+    #[error("{0}")]
+    Invalid(String),
     /// Writing has ended before it was this write's turn.
     #[error("writing was stopped")]
     Stopped,
@@ -34,6 +37,11 @@ impl From<kube::Error> for Failure {
 }
 
 impl Failure {
+    /// Whether somebody has to change something.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Invalid(_))
+    }
+
     /// As in metrics.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
@@ -41,7 +49,7 @@ impl Failure {
             Self::Gone => "gone",
             Self::Terminating => "terminating",
             Self::Unavailable(_) => "unavailable",
-            Self::Refused(_) => "refused",
+            Self::Refused(_) | Self::Invalid(_) => "refused",
             Self::Stopped => "stopped",
         }
     }
@@ -57,6 +65,7 @@ fn of_status(status: &Status) -> Failure {
         409 => Failure::Conflict,
         // A failed `test` of a JSON Patch is a conflict too, though the API server calls it invalid.
         422 if status.message.contains("testing value") || status.message.contains("test failed") => Failure::Conflict,
+        422 => Failure::Invalid(status.message.clone()),
         429 | 500 | 502..=504 => Failure::Unavailable(status.message.clone()),
         _ => Failure::Refused(status.message.clone()),
     }
@@ -80,7 +89,7 @@ mod tests {
         let terminating = json!({"code": 403, "details": {"causes": [{"reason": "NamespaceTerminating"}]}});
         assert_eq!(failure(terminating), Failure::Terminating);
         let tested = json!({"code": 422, "message": "the server rejected our request due to an error in our request"});
-        assert!(matches!(failure(tested), Failure::Refused(_)));
+        assert!(matches!(failure(tested), Failure::Invalid(_)));
         let forbidden = json!({"code": 403, "message": "routes is forbidden: User cannot patch"});
         assert_eq!(failure(forbidden), Failure::Refused("routes is forbidden: User cannot patch".to_owned()));
         assert!(matches!(failure(json!({"code": 503, "message": "busy"})), Failure::Unavailable(_)));

@@ -64,7 +64,7 @@ impl Retries {
     ) -> bool {
         let key = (write.object.clone(), write.verb);
         let before = self.of.get(&key);
-        let is_news = matches!(failure, Failure::Refused(_)) && before.is_none_or(|before| before.failure != failure);
+        let is_news = failure.is_refusal() && before.is_none_or(|before| before.failure != failure);
         let failures = before.map_or(0, |before| before.failures);
         let (first, longest) = if failure == Failure::Conflict { CONFLICT_PAUSE } else { PAUSE };
         let pause = jitter(first.saturating_mul(2_u32.saturating_pow(failures)).min(longest));
@@ -102,6 +102,7 @@ fn hash(request: &Request) -> u64 {
     let text = match request {
         Request::Apply(body) | Request::Status(body) | Request::Patch(body) => body.to_string(),
         Request::Copy(from) => from.to_string(),
+        Request::Takeover(takeover) => takeover.entries.join(" "),
         Request::Delete { uid, resource_version } => format!("{uid} {resource_version}"),
     };
     BuildHasherDefault::<DefaultHasher>::default().hash_one(text)

@@ -2,15 +2,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use gateway_api::gateways::Gateway;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::DynamicObject;
-use portreeve_plan::{FIELD_MANAGER, ObjectRef};
+use portreeve_plan::{FIELD_MANAGER, ObjectRef, Takeover};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::shard::{RejectedEntry, entries};
 use super::{Failure, Request, Write};
 use crate::reflect::kind::Kind;
 
@@ -42,6 +45,8 @@ pub(crate) struct Outcome {
 pub(crate) enum Answer {
     /// The object as it is now.
     Object(Box<DynamicObject>),
+    /// The Gateway as it is now, and the entries of it that are refused.
+    InPart(Box<DynamicObject>, Vec<RejectedEntry>),
     /// The object is gone.
     Deleted,
 }
@@ -52,7 +57,7 @@ impl Executor {
     }
 
     /// Leadership is held, and nobody has asked to stop.
-    fn may_write(&self) -> bool {
+    pub(super) fn may_write(&self) -> bool {
         *self.leading.borrow() && !self.stop.is_cancelled()
     }
 
@@ -76,22 +81,23 @@ impl Executor {
     }
 
     async fn send(&self, write: &Write) -> Result<Answer, Failure> {
-        let late = |_| Failure::Unavailable(format!("no answer in {} s", LONGEST_WRITE.as_secs()));
-        timeout(LONGEST_WRITE, self.request(write)).await.map_err(late)?
+        match (in_time(self.request(write)).await, &write.request) {
+            (Err(Failure::Invalid(_)), Request::Apply(body)) if entries(body).len() > 1 => {
+                let gateways = self.api(&write.object)?;
+                let (object, rejected) = self.apply_one_by_one(body, &gateways).await?;
+                Ok(Answer::InPart(Box::new(object), rejected))
+            }
+            (result, _) => result,
+        }
     }
 
     async fn request(&self, write: &Write) -> Result<Answer, Failure> {
         let (api, name) = (self.api(&write.object)?, write.object.name.as_str());
-        let as_us = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let object = match &write.request {
-            Request::Apply(body) => api.patch(name, &as_us.force(), &Patch::Apply(body)).await?,
-            Request::Status(body) => api.patch_status(name, &as_us, &Patch::Merge(body)).await?,
-            Request::Patch(patch) => {
-                let patch = serde_json::from_value(patch.clone());
-                let patch =
-                    patch.map_err(|fault| Failure::Refused(format!("no JSON Patch, a fault of Portreeve: {fault}")))?;
-                api.patch(name, &as_us, &Patch::<()>::Json(patch)).await?
-            }
+            Request::Apply(body) => apply(&api, name, body).await?,
+            Request::Status(body) => api.patch_status(name, &as_us(), &Patch::Merge(body)).await?,
+            Request::Patch(patch) => patch_json(&api, name, patch.clone()).await?,
+            Request::Takeover(takeover) => take_over(&api, takeover).await?,
             Request::Copy(from) => return self.copy(from, &api, &write.object).await,
             Request::Delete { uid, resource_version } => return delete(&api, name, uid, resource_version).await,
         };
@@ -117,6 +123,36 @@ impl Executor {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
         })
+    }
+}
+
+pub(super) async fn in_time<T>(request: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let late = |_| Failure::Unavailable(format!("no answer in {} s", LONGEST_WRITE.as_secs()));
+    timeout(LONGEST_WRITE, request).await.map_err(late)?
+}
+
+fn as_us() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+pub(super) async fn apply(api: &Api<DynamicObject>, name: &str, body: &Value) -> Result<DynamicObject, Failure> {
+    Ok(api.patch(name, &as_us().force(), &Patch::Apply(body)).await?)
+}
+
+async fn patch_json(api: &Api<DynamicObject>, name: &str, patch: Value) -> Result<DynamicObject, Failure> {
+    let patch = serde_json::from_value(patch);
+    let patch = patch.map_err(|fault| Failure::Refused(format!("no JSON Patch, a fault of Portreeve: {fault}")))?;
+    Ok(api.patch(name, &as_us(), &Patch::<()>::Json(patch)).await?)
+}
+
+/// The owners of fields are not kept of objects, so the object is read first.
+async fn take_over(api: &Api<DynamicObject>, takeover: &Takeover) -> Result<DynamicObject, Failure> {
+    let live = api.get(&takeover.object.name).await?;
+    let gateway: Result<Gateway, _> = serde_json::to_value(&live).and_then(serde_json::from_value);
+    let gateway = gateway.map_err(|fault| Failure::Refused(format!("the Gateway cannot be read: {fault}")))?;
+    match takeover.operations(&gateway) {
+        operations if operations.is_empty() => Ok(live),
+        operations => patch_json(api, &takeover.object.name, operations.into()).await,
     }
 }
 

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use portreeve_api::names::{labels, nebari_app, tenant};
-use portreeve_plan::{Apply, Event, ObjectRef, Patch, Plan, StatusWrite};
+use portreeve_plan::{Apply, Event, ObjectRef, Patch, Plan, StatusWrite, Takeover};
 use serde_json::{Map, Value, json};
 
 use crate::reflect::cache::Cache;
@@ -15,6 +15,8 @@ pub(crate) enum Verb {
     Guard,
     /// It is made as a copy of a Secret.
     Copy,
+    /// Entries of it become ours that another operator wrote.
+    TakeOver,
     /// Its fields are applied.
     Apply,
     /// Entries of it that were made for an owner go.
@@ -52,6 +54,8 @@ pub(crate) enum Request {
     Patch(Value),
     /// The Secret of this name is read and made anew.
     Copy(ObjectRef),
+    /// The owners of the object's fields are read and written.
+    Takeover(Takeover),
     /// Nobody else's object, and no later state of it, is deleted.
     Delete {
         /// Which object.
@@ -67,6 +71,7 @@ impl Verb {
         match self {
             Self::Guard => "guard",
             Self::Copy => "copy",
+            Self::TakeOver => "takeover",
             Self::Apply => "apply",
             Self::Patch => "patch",
             Self::Delete => "delete",
@@ -79,15 +84,17 @@ impl Verb {
 /// Turns a plan into requests: stages, one after the other, of writes that may go side by side. The events are those that
 /// wait for no write.
 ///
-/// What has changed since the plan was made is left alone: the next plan decides about it.
+/// What has changed since the plan was made is left alone: the next plan decides about it. What is not written to the API
+/// server, such as the Helm client's work, is not in it.
 pub(crate) fn prepare(plan: Plan, cache: &Cache) -> (Vec<Vec<Write>>, Vec<Event>) {
-    let Plan { guard, copies, apply, patches, delete, statuses, events, release, .. } = plan;
+    let Plan { guard, copies, apply, takeovers, patches, delete, statuses, events, release, .. } = plan;
     let unguarded: BTreeSet<ObjectRef> = guard.iter().cloned().collect();
     let mut told = by_object(events.into_iter().filter(|event| !unguarded.contains(&event.about)));
     let mut stages = vec![guard.into_iter().filter_map(|object| guarded(object, cache)).collect()];
     stages.push(
         copies.into_iter().map(|copy| Write::new(copy.to, Verb::Copy, Request::Copy(copy.from), cache)).collect(),
     );
+    stages.push(takeovers.into_iter().map(|takeover| taken_over(takeover, cache)).collect());
     stages.extend(applies(apply, cache));
     stages.push(patches.into_iter().map(|patch| patched(patch, cache)).collect());
     stages.push(delete.into_iter().filter_map(|object| deletion(object, cache)).collect());
@@ -163,6 +170,10 @@ fn guarded(object: ObjectRef, cache: &Cache) -> Option<Write> {
         None => json!({ "op": "add", "path": "/metadata/finalizers", "value": [finalizer] }),
     };
     Some(Write::new(object, Verb::Guard, Request::Patch(json!([test, add])), cache))
+}
+
+fn taken_over(takeover: Takeover, cache: &Cache) -> Write {
+    Write::new(takeover.object.clone(), Verb::TakeOver, Request::Takeover(takeover), cache)
 }
 
 fn patched(patch: Patch, cache: &Cache) -> Write {

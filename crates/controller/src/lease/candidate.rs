@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
+use super::LeaseName;
+
 /// How long a lease is valid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
@@ -43,7 +45,7 @@ pub(super) enum Move {
 /// A candidate for a lease, or its holder.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    lease: String,
+    lease: LeaseName,
     identity: String,
     timing: Timing,
     /// The lease as it was last, and since when it is so. The times in it are a foreign clock's and are not read.
@@ -52,11 +54,11 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    pub(super) fn new(lease: &str, identity: &str, timing: Timing) -> Self {
-        Self { lease: lease.to_owned(), identity: identity.to_owned(), timing, seen: None, renewed: None }
+    pub(super) fn new(lease: &LeaseName, identity: &str, timing: Timing) -> Self {
+        Self { lease: lease.clone(), identity: identity.to_owned(), timing, seen: None, renewed: None }
     }
 
-    pub(super) fn lease(&self) -> &str {
+    pub(super) fn lease(&self) -> &LeaseName {
         &self.lease
     }
 
@@ -133,6 +135,11 @@ mod tests {
         retry: Duration::from_secs(2),
     };
 
+    fn of(identity: &str) -> Candidate {
+        let lease = LeaseName { namespace: "n".to_owned(), name: "l".to_owned() };
+        Candidate::new(&lease, identity, TIMING)
+    }
+
     fn found(holder: &str, version: u32) -> Found {
         let (holder, version) = (holder.to_owned(), version.to_string());
         Found { holder, duration: Duration::from_secs(15), version }
@@ -144,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_made_or_taken_when_nobody_holds_it() {
-        let (mut candidate, start) = (Candidate::new("l", "me", TIMING), Instant::now());
+        let (mut candidate, start) = (of("me"), Instant::now());
         assert_eq!(candidate.observe(None, start), Move::Create);
         assert_eq!(candidate.observe(Some(found("", 1)), start), Move::Take);
         assert!(!candidate.holds(start));
@@ -155,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_holder_that_renews_keeps_it_and_one_that_does_not_loses_it() {
-        let (mut candidate, start) = (Candidate::new("l", "me", TIMING), Instant::now());
+        let (mut candidate, start) = (of("me"), Instant::now());
         assert_eq!(candidate.observe(Some(found("you", 1)), start), Move::Wait);
         assert_eq!(candidate.observe(Some(found("you", 2)), second(start, 14)), Move::Wait);
         assert_eq!(candidate.observe(Some(found("you", 2)), second(start, 28)), Move::Wait);
@@ -165,7 +172,7 @@ mod tests {
     /// A holder may ask for more time than we would.
     #[test]
     fn the_longer_of_two_durations_counts() {
-        let (mut candidate, start) = (Candidate::new("l", "me", TIMING), Instant::now());
+        let (mut candidate, start) = (of("me"), Instant::now());
         let patient = Some(Found { duration: Duration::from_mins(1), ..found("you", 1) });
         candidate.observe(patient.clone(), start);
         assert_eq!(candidate.observe(patient.clone(), second(start, 59)), Move::Wait);
@@ -174,18 +181,18 @@ mod tests {
 
     #[test]
     fn a_holder_that_cannot_renew_stops_before_another_may_take_it() {
-        let (mut candidate, start) = (Candidate::new("l", "me", TIMING), Instant::now());
+        let (mut candidate, start) = (of("me"), Instant::now());
         candidate.wrote(found("me", 1), start);
         assert!(candidate.holds(start + Duration::from_millis(9_999)));
         assert!(!candidate.holds(second(start, 10)));
-        let mut other = Candidate::new("l", "you", TIMING);
+        let mut other = of("you");
         other.observe(Some(found("me", 1)), start);
         assert_eq!(other.observe(Some(found("me", 1)), second(start, 14)), Move::Wait);
     }
 
     #[test]
     fn who_finds_another_in_its_place_has_lost_it_at_once() {
-        let (mut candidate, start) = (Candidate::new("l", "me", TIMING), Instant::now());
+        let (mut candidate, start) = (of("me"), Instant::now());
         candidate.wrote(found("me", 1), start);
         assert_eq!(candidate.observe(Some(found("you", 2)), second(start, 1)), Move::Wait);
         assert!(!candidate.holds(second(start, 1)));
@@ -196,7 +203,7 @@ mod tests {
 
     #[test]
     fn transitions_count_only_changes_of_the_holder() {
-        let candidate = Candidate::new("l", "me", TIMING);
+        let candidate = of("me");
         let before = LeaseSpec { lease_transitions: Some(4), ..LeaseSpec::default() };
         let time = || MicroTime(jiff::Timestamp::UNIX_EPOCH);
         let transitions = |next, before| candidate.spec(next, before, time()).unwrap().lease_transitions;

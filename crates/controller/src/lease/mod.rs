@@ -35,17 +35,30 @@ const TIMING: Timing = Timing {
 /// Where leases are, and as whom they are held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElection {
-    /// The namespace of the leases.
-    pub namespace: String,
     /// What tells this process from every other; never used twice.
     pub identity: String,
     /// The leases, in the order in which they are taken.
-    pub leases: Vec<String>,
+    pub leases: Vec<LeaseName>,
+}
+
+/// Names a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl std::fmt::Display for LeaseName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 /// Takes leases and keeps them, until it is told to stop; then it gives them back.
 pub(crate) struct Keeper {
-    api: Api<Lease>,
+    client: Client,
     candidates: Vec<Candidate>,
     clock: fn() -> Timestamp,
     leading: watch::Sender<bool>,
@@ -62,7 +75,7 @@ impl Keeper {
     ) -> Self {
         let candidates =
             election.leases.iter().map(|lease| Candidate::new(lease, &election.identity, TIMING)).collect();
-        Self { api: Api::namespaced(client, &election.namespace), candidates, clock, leading, failure: None }
+        Self { client, candidates, clock, leading, failure: None }
     }
 
     /// Runs until `stop`.
@@ -118,8 +131,9 @@ impl Keeper {
     }
 
     async fn step(&mut self, place: usize) -> Result<(), kube::Error> {
-        let name = self.candidates[place].lease().to_owned();
-        let lease = self.api.get_opt(&name).await?;
+        let name = self.candidates[place].lease().name.clone();
+        let api = self.api(place);
+        let lease = api.get_opt(&name).await?;
         let found = lease.as_ref().map(found_in);
         let candidate = &mut self.candidates[place];
         let (asked, next) = (Instant::now(), candidate.observe(found, Instant::now()));
@@ -130,8 +144,8 @@ impl Keeper {
             .map_or_else(|| ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() }, |lease| lease.metadata);
         let lease = Lease { metadata, spec: Some(spec) };
         let written = match next {
-            Move::Create => self.api.create(&PostParams::default(), &lease).await,
-            _ => self.api.replace(&name, &PostParams::default(), &lease).await,
+            Move::Create => api.create(&PostParams::default(), &lease).await,
+            _ => api.replace(&name, &PostParams::default(), &lease).await,
         };
         match written {
             Ok(lease) => self.candidates[place].wrote(found_in(&lease), asked),
@@ -142,10 +156,15 @@ impl Keeper {
         Ok(())
     }
 
+    fn api(&self, place: usize) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), &self.candidates[place].lease().namespace)
+    }
+
     /// Lets others take a lease at once.
     async fn give_back(&mut self, place: usize) -> Result<(), kube::Error> {
-        let candidate = &self.candidates[place];
-        let Some(mut lease) = self.api.get_opt(candidate.lease()).await? else { return Ok(()) };
+        let (api, candidate) = (self.api(place), &self.candidates[place]);
+        let name = &candidate.lease().name;
+        let Some(mut lease) = api.get_opt(name).await? else { return Ok(()) };
         let Some(spec) =
             lease.spec.as_mut().filter(|spec| spec.holder_identity.as_deref() == Some(candidate.identity()))
         else {
@@ -154,7 +173,7 @@ impl Keeper {
         // As client-go does: nobody holds it, for one second.
         (spec.holder_identity, spec.lease_duration_seconds) = (Some(String::new()), Some(1));
         spec.renew_time = Some(MicroTime((self.clock)()));
-        self.api.replace(candidate.lease(), &PostParams::default(), &lease).await.map(drop)
+        api.replace(name, &PostParams::default(), &lease).await.map(drop)
     }
 
     /// Says what is wrong once, not every two seconds.

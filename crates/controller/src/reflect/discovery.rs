@@ -98,7 +98,7 @@ impl Definitions {
 
     fn version(&self, kind: &Kind, choices: Choices) -> Option<&'static str> {
         match kind.name {
-            KindName::Tenant if !choices.tenants => return None,
+            _ if kind.of_tenants && !choices.tenants => return None,
             KindName::Deployment if !choices.migration => return None,
             _ => {}
         }
@@ -139,10 +139,12 @@ pub(crate) fn served(cache: &Cache, definitions: &Definitions) -> Served {
         other_tls_routes: tls_routes.is_none() && definitions.serves(&Kind::of(KindName::TlsRoute).definition()),
         tls_routes,
         certificates: is_watched(KindName::Certificate),
-        helm_releases: false,
-        oci_repositories: false,
-        helm_repositories: false,
-        ..Served::default()
+        dns_endpoints: is_watched(KindName::DnsEndpoint),
+        cluster_network_policies: is_watched(KindName::ClusterNetworkPolicy),
+        admin_network_policies: is_watched(KindName::AdminNetworkPolicy),
+        helm_releases: is_watched(KindName::HelmRelease),
+        oci_repositories: is_watched(KindName::OciRepository),
+        helm_repositories: is_watched(KindName::HelmRepository),
     }
 }
 
@@ -204,6 +206,8 @@ mod tests {
         assert!(!definitions.wanted(Choices::default()).contains_key(&KindName::Tenant));
         let choices = Choices { tenants: true, ..Choices::default() };
         assert!(definitions.wanted(choices).contains_key(&KindName::Tenant));
+        assert!(definitions.wanted(choices).contains_key(&KindName::HelmRecord));
+        assert!(!definitions.wanted(Choices::default()).contains_key(&KindName::HelmRecord));
         assert!(definitions.wanted(choices).contains_key(&KindName::Namespace));
     }
 

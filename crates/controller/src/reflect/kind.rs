@@ -7,14 +7,17 @@ use gateway_api::httproutes::HttpRoute;
 use gateway_api::listenersets::ListenerSet;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
 use portreeve_api::names::GATEWAY_API_GROUP;
-use portreeve_api::{Certificate, ClusterIssuer, IngressRouteTcp, NebariApp, SecurityPolicy, Tenant};
+use portreeve_api::{
+    AdminNetworkPolicy, Certificate, ClusterIssuer, ClusterNetworkPolicy, DnsEndpoint, HelmRelease, HelmRepository,
+    IngressRouteTcp, NebariApp, OciRepository, SecurityPolicy, Tenant,
+};
 use portreeve_plan::World;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -74,6 +77,18 @@ kinds! {
     NetworkPolicy(NetworkPolicy) => network_policies,
     IngressRouteTcp(IngressRouteTcp) => ingress_routes_tcp,
     Deployment(Deployment) => envoy_gateways,
+    TenantDeployment(Deployment) => deployments,
+    StatefulSet(StatefulSet) => stateful_sets,
+    ResourceQuota(ResourceQuota) => resource_quotas,
+    LimitRange(LimitRange) => limit_ranges,
+    ConfigMap(ConfigMap) => config_maps,
+    HelmRecord(Secret) => helm_releases,
+    HelmRelease(HelmRelease) => helm_releases_flux,
+    OciRepository(OciRepository) => oci_repositories,
+    HelmRepository(HelmRepository) => helm_repositories,
+    DnsEndpoint(DnsEndpoint) => dns_endpoints,
+    ClusterNetworkPolicy(ClusterNetworkPolicy) => cluster_network_policies,
+    AdminNetworkPolicy(AdminNetworkPolicy) => admin_network_policies,
 }
 
 /// One kind.
@@ -93,6 +108,10 @@ pub struct Kind {
     pub namespaced: bool,
     /// Whether the API server has it only where a `CustomResourceDefinition` says so.
     pub custom: bool,
+    /// Whether it is read only where tenants are served.
+    pub of_tenants: bool,
+    /// Whether only the metadata of its objects is read.
+    pub metadata_only: bool,
     /// Which of its objects are watched, by their fields; `None` for all.
     pub fields: Option<&'static str>,
     /// Which of its objects are watched, by their labels; `None` for all.
@@ -104,7 +123,6 @@ pub struct Kind {
 }
 
 /// Server-side apply needs `create` where it makes an object.
-const APPLY: &[&str] = &["create", "patch"];
 const APPLY_AND_DELETE: &[&str] = &["create", "patch", "delete"];
 const STATUS: (&str, &[&str]) = ("status", &["patch"]);
 /// To be named as a controller by objects that block its deletion, where the API server asks for it
@@ -112,6 +130,11 @@ const STATUS: (&str, &[&str]) = ("status", &["patch"]);
 const FINALIZERS: (&str, &[&str]) = ("finalizers", &["update"]);
 
 const OWNER: Kind = Kind { custom: true, verbs: &["patch"], subresources: &[STATUS, FINALIZERS], ..BUILT_IN };
+const OF_TENANTS: Kind = Kind { of_tenants: true, ..BUILT_IN };
+/// What is made for tenants, by the label that it has.
+const MADE: Kind = Kind { labels: Some(MADE_FOR_TENANTS), verbs: APPLY_AND_DELETE, ..OF_TENANTS };
+const MADE_FOR_TENANTS: &str = "app.kubernetes.io/managed-by in (kubespaces-operator,portreeve)";
+const FLUX: Kind = Kind { custom: true, verbs: APPLY_AND_DELETE, ..OF_TENANTS };
 const GATEWAY_API: Kind = Kind { group: GATEWAY_API_GROUP, custom: true, ..BUILT_IN };
 const BUILT_IN: Kind = Kind {
     name: KindName::Namespace,
@@ -121,6 +144,8 @@ const BUILT_IN: Kind = Kind {
     versions: &["v1"],
     namespaced: true,
     custom: false,
+    of_tenants: false,
+    metadata_only: false,
     fields: None,
     labels: None,
     verbs: &[],
@@ -128,7 +153,7 @@ const BUILT_IN: Kind = Kind {
 };
 
 /// Every kind, in the order of [`KindName`].
-pub static KINDS: [Kind; 17] = [
+pub static KINDS: [Kind; 29] = [
     Kind {
         name: KindName::NebariApp,
         group: "reconcilers.nebari.dev",
@@ -143,6 +168,7 @@ pub static KINDS: [Kind; 17] = [
         plural: "tenants",
         versions: &["v1alpha1"],
         namespaced: false,
+        of_tenants: true,
         ..OWNER
     },
     Kind { name: KindName::Namespace, kind: "Namespace", plural: "namespaces", namespaced: false, ..BUILT_IN },
@@ -241,11 +267,95 @@ pub static KINDS: [Kind; 17] = [
         labels: Some("control-plane=envoy-gateway"),
         ..BUILT_IN
     },
+    // Virtual clusters that are no StatefulSets.
+    Kind {
+        name: KindName::TenantDeployment,
+        group: "apps",
+        kind: "Deployment",
+        plural: "deployments",
+        labels: Some("control-plane!=envoy-gateway"),
+        ..OF_TENANTS
+    },
+    Kind { name: KindName::StatefulSet, group: "apps", kind: "StatefulSet", plural: "statefulsets", ..OF_TENANTS },
+    Kind { name: KindName::ResourceQuota, kind: "ResourceQuota", plural: "resourcequotas", ..MADE },
+    Kind { name: KindName::LimitRange, kind: "LimitRange", plural: "limitranges", ..MADE },
+    Kind { name: KindName::ConfigMap, kind: "ConfigMap", plural: "configmaps", ..MADE },
+    // What the Helm client notes of its releases. Their charts and values are in the data, which is not read.
+    Kind {
+        name: KindName::HelmRecord,
+        kind: "Secret",
+        plural: "secrets",
+        metadata_only: true,
+        fields: Some("type=helm.sh/release.v1"),
+        labels: Some("owner=helm"),
+        ..OF_TENANTS
+    },
+    Kind {
+        name: KindName::HelmRelease,
+        group: "helm.toolkit.fluxcd.io",
+        kind: "HelmRelease",
+        plural: "helmreleases",
+        versions: &["v2"],
+        ..FLUX
+    },
+    Kind {
+        name: KindName::OciRepository,
+        group: "source.toolkit.fluxcd.io",
+        kind: "OCIRepository",
+        plural: "ocirepositories",
+        ..FLUX
+    },
+    Kind {
+        name: KindName::HelmRepository,
+        group: "source.toolkit.fluxcd.io",
+        kind: "HelmRepository",
+        plural: "helmrepositories",
+        ..FLUX
+    },
+    Kind {
+        name: KindName::DnsEndpoint,
+        group: "externaldns.k8s.io",
+        kind: "DNSEndpoint",
+        plural: "dnsendpoints",
+        versions: &["v1alpha1"],
+        custom: true,
+        verbs: APPLY_AND_DELETE,
+        ..OF_TENANTS
+    },
+    Kind {
+        name: KindName::ClusterNetworkPolicy,
+        group: "policy.networking.k8s.io",
+        kind: "ClusterNetworkPolicy",
+        plural: "clusternetworkpolicies",
+        versions: &["v1alpha2"],
+        namespaced: false,
+        custom: true,
+        verbs: APPLY_AND_DELETE,
+        ..OF_TENANTS
+    },
+    Kind {
+        name: KindName::AdminNetworkPolicy,
+        group: "policy.networking.k8s.io",
+        kind: "AdminNetworkPolicy",
+        plural: "adminnetworkpolicies",
+        versions: &["v1alpha1"],
+        namespaced: false,
+        custom: true,
+        verbs: APPLY_AND_DELETE,
+        ..OF_TENANTS
+    },
 ];
 
 /// What else is done where tenants are served.
-pub(crate) const TENANT_VERBS: [(KindName, &[&str]); 2] =
-    [(KindName::Namespace, APPLY_AND_DELETE), (KindName::Gateway, APPLY)];
+///
+/// Secrets of certificates go with their tenants, and so do the records of runs of Helm that did not end; Gateways are
+/// deleted that were made from the template.
+pub(crate) const TENANT_VERBS: [(KindName, &[&str]); 4] = [
+    (KindName::Namespace, APPLY_AND_DELETE),
+    (KindName::Gateway, &["create", "delete", "get", "patch"]),
+    (KindName::Secret, &["delete"]),
+    (KindName::HelmRecord, &["delete"]),
+];
 /// What else is done while apps move from the listeners of the former operator to their own.
 pub(crate) const MIGRATION_VERBS: [(KindName, &[&str]); 2] =
     [(KindName::Secret, &["create", "get"]), (KindName::Gateway, &["patch"])];
@@ -281,7 +391,19 @@ impl Kind {
 
     /// What logs and those who ask whether all is ready are told of it.
     pub fn label(&self) -> String {
+        if self.title() != self.kind {
+            return self.title().to_owned();
+        }
         if self.group.is_empty() { self.plural.to_owned() } else { self.definition() }
+    }
+
+    /// As in metrics: its kind, unless only some of its objects are meant.
+    pub fn title(&self) -> &'static str {
+        match self.name {
+            KindName::HelmRecord => "Secret of Helm",
+            KindName::TenantDeployment => "Deployment of tenants",
+            _ => self.kind,
+        }
     }
 
     /// As in `apiVersion`.

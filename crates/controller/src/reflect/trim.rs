@@ -38,6 +38,8 @@ pub(super) fn trim_metadata(kind: KindName, metadata: &mut ObjectMeta) {
                 labels.retain(|label, _| label == SERVICE_NAME);
             }
         }
+        KindName::HelmRecord => metadata.annotations = None,
+        KindName::StatefulSet | KindName::TenantDeployment => (metadata.annotations, metadata.labels) = (None, None),
         KindName::Secret => (metadata.labels, metadata.annotations, metadata.owner_references) = (None, None, None),
         _ => {}
     }
@@ -55,7 +57,8 @@ pub(super) fn trim(kind: KindName, object: &mut Value) {
             }
         }
         KindName::EndpointSlice => fields.get_mut("endpoints").into_iter().for_each(endpoints),
-        KindName::Namespace => fields.retain(|field, _| field == "metadata"),
+        KindName::Namespace | KindName::HelmRecord => fields.retain(|field, _| field == "metadata"),
+        KindName::StatefulSet | KindName::TenantDeployment => workload(fields),
         _ => {}
     }
 }
@@ -70,6 +73,19 @@ fn secret(fields: &mut Map<String, Value>) {
         if value.as_str().is_some_and(|text| !text.is_empty()) {
             *value = SOMETHING.into();
         }
+    }
+}
+
+/// How many replicas there should be, and are ready.
+fn workload(fields: &mut Map<String, Value>) {
+    fields.retain(|field, _| matches!(field.as_str(), "spec" | "status"));
+    let replicas = fields.get("spec").and_then(|spec| spec.get("replicas")).cloned();
+    let empty = json!({ "selector": {}, "serviceName": "", "template": {} });
+    let mut spec = empty.as_object().cloned().unwrap_or_default();
+    spec.extend(replicas.map(|replicas| ("replicas".to_owned(), replicas)));
+    fields.insert("spec".to_owned(), Value::Object(spec));
+    if let Some(Value::Object(status)) = fields.get_mut("status") {
+        status.retain(|field, _| matches!(field.as_str(), "replicas" | "readyReplicas" | "observedGeneration"));
     }
 }
 
@@ -94,6 +110,17 @@ mod tests {
         });
         trim(KindName::Secret, &mut object);
         assert_eq!(object, json!({"data": {"tls.crt": "AA==", "tls.key": ""}, "type": "kubernetes.io/tls"}));
+    }
+
+    #[test]
+    fn of_a_workload_only_the_replicas_are_left() {
+        let mut object = json!({
+            "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "a"}]}}, "selector": {"matchLabels": {}}},
+            "status": {"replicas": 2, "readyReplicas": 1, "observedGeneration": 3, "conditions": []},
+        });
+        trim(KindName::StatefulSet, &mut object);
+        assert_eq!(object["spec"], json!({"replicas": 2, "selector": {}, "serviceName": "", "template": {}}));
+        assert_eq!(object["status"], json!({"replicas": 2, "readyReplicas": 1, "observedGeneration": 3}));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use portreeve_controller::lease::{NEBARI_LEASE, TENANTS_LEASE};
+use portreeve_controller::lease::{LeaseName, NEBARI_LEASE, TENANTS_LEASE};
 use portreeve_controller::{CertificateSource, MetricsServer};
 use portreeve_plan::{Config, LegacyListeners, TlsRouteVersion};
 
-use super::{ClusterArgs, LogFormat, Output, ZoneArg, given};
+use super::{
+    ClusterArgs, LogFormat, NoTenantIssuer, Output, ProvisionerArgs, TenantArgs, TenantSettings, ZoneArg, given,
+};
 
 /// `after_help` of `controller`.
 pub(super) const EXAMPLES: &str = "\
@@ -70,17 +72,26 @@ pub struct OperatorArgs {
     /// Names that only some namespaces may claim (none: nobody may); may be given more than once
     #[arg(long, value_name = "NAMES=[NAMESPACE,…]")]
     pub zone: Vec<ZoneArg>,
+    /// The paths to tenants.
+    #[command(flatten)]
+    pub paths: TenantArgs,
     /// How the operator works.
     #[command(flatten)]
     pub choices: ChoiceArgs,
 }
 
 /// How the operator works in a cluster.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ChoiceArgs {
     /// Version of TLSRoute to use where v1 is not served; without it there are no TLSRoutes then
     #[arg(long, value_enum)]
     pub tls_route_version: Option<ExperimentalVersion>,
+    /// Reconcile Tenants also where no path to them is turned on
+    #[arg(long)]
+    pub tenants: bool,
+    /// What else there is for tenants.
+    #[command(flatten)]
+    pub provisioner: ProvisionerArgs,
     /// Move apps from the listeners that the former operator put on the shared Gateways to their own
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value = "off")]
     pub migrate_legacy_listeners: Migration,
@@ -94,9 +105,12 @@ pub struct ElectionArgs {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false",
         value_parser = truth, action = clap::ArgAction::Set, hide_possible_values = true)]
     pub leader_elect: bool,
-    /// Where the leases are [default: the namespace in which this runs]
+    /// Where the lease of the NebariApp operator is [default: the namespace in which this runs]
     #[arg(long, value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
+    /// Where the lease of the tenant operator is [default: the namespace in which this runs]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub tenants_lease_namespace: Option<String>,
 }
 
 /// What may be asked.
@@ -182,26 +196,41 @@ pub enum Migration {
 
 impl OperatorArgs {
     /// What the platform has configured.
-    pub fn config(&self) -> Config {
+    ///
+    /// # Errors
+    ///
+    /// When a path to tenants lacks what it needs.
+    pub fn config(&self) -> Result<Config, NoTenantIssuer> {
         let zones = self.zone.iter().map(|ZoneArg(zone)| zone.clone()).collect();
         let cluster_issuer = given(Some(self.cluster_issuer.clone()));
-        self.choices.config(Config { cluster_issuer, zones, ..Config::default() })
+        let (tenant_api, tenant_apps) = (self.paths.api(), self.paths.apps(None)?);
+        Ok(self.choices.config(Config { cluster_issuer, zones, tenant_api, tenant_apps, ..Config::default() }))
+    }
+
+    /// Whether Tenants are reconciled.
+    pub fn serves_tenants(&self) -> bool {
+        let domains = [&self.paths.tenant_api_domain, &self.paths.tenant_apps_domain];
+        self.choices.tenants || domains.into_iter().any(|domain| given(domain.clone()).is_some())
     }
 }
 
 impl ChoiceArgs {
     /// The configuration of a platform as the operator works with it.
-    pub fn config(self, platform: Config) -> Config {
+    pub fn config(&self, platform: Config) -> Config {
         let legacy_listeners = match self.migrate_legacy_listeners {
             Migration::Off => LegacyListeners::Keep,
             Migration::On => LegacyListeners::Migrate,
             Migration::Force => LegacyListeners::Force,
         };
-        Config { guard_deletion: true, legacy_listeners, ..platform }
+        let provisioner = self.provisioner.provisioner();
+        let mut config = Config { guard_deletion: true, legacy_listeners, provisioner, ..platform };
+        let settings = self.provisioner.tenant_settings.as_ref();
+        settings.unwrap_or(&TenantSettings::default()).put_into(&mut config);
+        config
     }
 
     /// The version of TLSRoute to use where `v1` is not served.
-    pub fn tls_routes(self) -> Option<TlsRouteVersion> {
+    pub fn tls_routes(&self) -> Option<TlsRouteVersion> {
         self.tls_route_version.map(|version| match version {
             ExperimentalVersion::V1Alpha3 => TlsRouteVersion::V1Alpha3,
             ExperimentalVersion::V1Alpha2 => TlsRouteVersion::V1Alpha2,
@@ -209,11 +238,16 @@ impl ChoiceArgs {
     }
 }
 
-impl ControllerArgs {
-    /// The leases of the operators that are replaced.
-    pub fn leases(tenants: bool) -> Vec<String> {
-        let leases = [Some(NEBARI_LEASE), tenants.then_some(TENANTS_LEASE)];
-        leases.into_iter().flatten().map(str::to_owned).collect()
+impl ElectionArgs {
+    /// The leases of the operators that are replaced; `here` is the namespace in which this runs.
+    pub fn leases(&self, tenants: bool, here: &str) -> Vec<LeaseName> {
+        let lease = |namespace: &Option<String>, name: &str| LeaseName {
+            namespace: given(namespace.clone()).unwrap_or_else(|| here.to_owned()),
+            name: name.to_owned(),
+        };
+        let apps = lease(&self.lease_namespace, NEBARI_LEASE);
+        let tenants = tenants.then(|| lease(&self.tenants_lease_namespace, TENANTS_LEASE));
+        std::iter::once(apps).chain(tenants).collect()
     }
 }
 
@@ -277,13 +311,14 @@ fn truth(text: &str) -> Result<bool, &'static str> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use portreeve_plan::Provisioner;
 
     use super::super::{Command, RawArgs};
     use super::*;
 
     fn parse(flags: &[&str]) -> ControllerArgs {
         match RawArgs::parse_from(["portreeve", "controller"].iter().chain(flags)).command {
-            Command::Controller(arguments) => arguments,
+            Command::Controller(arguments) => *arguments,
             command => panic!("{command:?}"),
         }
     }
@@ -308,12 +343,28 @@ mod tests {
         assert_eq!(arguments.unused.ignored(), ["--zap-encoder"]);
     }
 
+    /// tenant C.3, C.4
+    #[test]
+    fn a_domain_turns_tenants_on_and_their_apps_need_an_issuer() {
+        let operator = |flags: &[&str]| parse(flags).operator;
+        assert!(!operator(&["--tenant-api-domain="]).serves_tenants() && operator(&["--tenants"]).serves_tenants());
+        let api = operator(&["--tenant-api-domain=example.com"]);
+        assert!(api.serves_tenants());
+        let gateway = api.config().unwrap().tenant_api.unwrap().gateway();
+        assert_eq!(gateway.to_string(), "kubespaces-system/kubespaces-api");
+        assert!(matches!(api.config().unwrap().provisioner, Provisioner::Helm { version, .. } if version == "0.35.2"));
+        assert_eq!(operator(&["--tenant-apps-domain=example.com"]).config().unwrap_err(), NoTenantIssuer);
+        let leases = parse(&["--tenants-lease-namespace=kubespaces-system"]).election.leases(true, "here");
+        let leases: Vec<_> = leases.iter().map(ToString::to_string).collect();
+        assert_eq!(leases, ["here/d77e3dc7.nebari.dev", "kubespaces-system/tenants.kubespaces.io"]);
+    }
+
     #[test]
     fn the_defaults_are_those_of_the_contract() {
         let arguments = parse(&["--cluster-issuer="]);
         assert!(!arguments.election.leader_elect && arguments.servers.metrics_secure);
         assert_eq!(arguments.servers.metrics(), None);
-        assert_eq!(arguments.operator.config().cluster_issuer, None);
+        assert_eq!(arguments.operator.config().unwrap().cluster_issuer, None);
         assert_eq!(arguments.operator.choices.tls_routes(), None);
         assert_eq!(arguments.unused.level(), "info");
         assert_eq!(

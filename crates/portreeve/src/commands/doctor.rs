@@ -27,15 +27,16 @@ struct Printed {
 pub async fn run(arguments: DoctorArgs) -> anyhow::Result<Exit> {
     let connection = Connection::new(&arguments.cluster).await?;
     let client = &connection.client;
-    let config = arguments.operator.config();
+    let (config, tenants) = (arguments.operator.config()?, arguments.operator.serves_tenants());
     let migration = config.legacy_listeners != LegacyListeners::Keep;
-    let needed = cluster_rules(Duties { migration, ..Duties::default() });
+    let needed = cluster_rules(Duties { migration, tenants });
     let inspection = inspect(client, &needed).await.map_err(|error| connection.failed(error))?;
     // Without that of Tenants the operator works, while it serves none.
-    let tenants = Kind::of(KindName::Tenant).definition();
-    let severity = |definition: &str| if definition == tenants { Severity::Advised } else { Severity::Required };
-    let told =
-        Circumstances { config, tls_routes: arguments.operator.choices.tls_routes(), ..Circumstances::default() };
+    let of_tenants = Kind::of(KindName::Tenant).definition();
+    let needs = |definition: &str| tenants || definition != of_tenants;
+    let severity = |definition: &str| if needs(definition) { Severity::Required } else { Severity::Advised };
+    let tls_routes = arguments.operator.choices.tls_routes();
+    let told = Circumstances { config, tls_routes, tenants, ..Circumstances::default() };
     let Snapshot { world, unread, undefined, .. } =
         snapshot(client, told, crate::now()).await.map_err(|error| connection.failed(error))?;
     for (kind, why) in unread {

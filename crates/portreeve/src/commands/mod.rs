@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-use crate::cli::BadArguments;
+use crate::cli::{BadArguments, NoTenantIssuer};
 use crate::exit::Exit;
 use crate::input::Input;
 use crate::manifest::{Finding, Severity};
@@ -37,11 +37,12 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
         BadArguments::State(_) => Exit::Unable,
         BadArguments::Twice(_) | BadArguments::DirectoryAndCluster | BadArguments::NeedsDirectory(_) => Exit::BadInput,
     });
+    let issuer = error.downcast_ref::<NoTenantIssuer>().map(|_| Exit::BadInput);
     let controller = error.downcast_ref::<portreeve_controller::Fault>().map(|error| match error {
         portreeve_controller::Fault::Listen { .. } | portreeve_controller::Fault::Certificate(_) => Exit::Unable,
         portreeve_controller::Fault::Engine(_) | portreeve_controller::Fault::Task(_) => Exit::Fault,
     });
-    offline.or(start).or(controller).or(question).or(arguments).unwrap_or(Exit::Unable)
+    offline.or(start).or(controller).or(question).or(arguments).or(issuer).unwrap_or(Exit::Unable)
 }
 
 /// The table of owners.

@@ -3,16 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a failed test")]
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use portreeve_testkit::{Bed, condition, eventually, fixtures, servers, tls};
 use serde_json::{Value, json};
 
+use crate::support::release::{NAMESPACE, chart, helm, start};
 use crate::support::{NEBARI, Operator, Platform};
 
-const NAMESPACE: &str = "portreeve-system";
 const FORMER_NAMESPACE: &str = "nebari-operator-system";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const LONG: Duration = Duration::from_mins(2);
@@ -93,23 +92,6 @@ async fn wait_until_ready(bed: &Bed, name: &str) {
     bed.wait_for(NEBARI, "NebariApp", name, "is ready", ready).await.unwrap();
 }
 
-fn chart() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/portreeve").display().to_string()
-}
-
-fn helm(bed: &Bed, arguments: &[&str]) -> anyhow::Result<()> {
-    let mut helm = bed.node().command(portreeve_programs::find("helm")?);
-    helm.arg("--kubeconfig").arg(bed.kubeconfig()).args(["--namespace", NAMESPACE]).args(arguments);
-    for (variable, folder) in [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")]
-    {
-        helm.env(variable, bed.folder().join("helm").join(folder));
-    }
-    let output = helm.output().context("failed to start helm")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "helm {} failed: {said}", arguments.join(" "));
-    Ok(())
-}
-
 /// Takes a verb on a resource out of the operator's `ClusterRole`.
 async fn take_verb(bed: &Bed, resource: &str, verb: &str) {
     let mut found = bed.get(RBAC, "ClusterRole", "portreeve").await.unwrap().unwrap();
@@ -120,25 +102,6 @@ async fn take_verb(bed: &Bed, resource: &str, verb: &str) {
     let kept =
         json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": "portreeve"}, "rules": found["rules"]});
     bed.apply(&kept.to_string()).await.unwrap();
-}
-
-/// The operator as a kubelet would start it for the Deployment.
-async fn start(bed: &Bed, deployment: &Value, name: &str) -> anyhow::Result<Operator> {
-    let pod = &deployment["spec"]["template"]["spec"];
-    let account = pod["serviceAccountName"].as_str().context("the pod has an account")?;
-    let kubeconfig = bed.kubeconfig_for_token(name, &bed.token(NAMESPACE, account).await?)?;
-    let container = &pod["containers"][0];
-    let arguments: Vec<String> = serde_json::from_value(container["args"].clone())?;
-    let mut environment = Vec::new();
-    for variable in container["env"].as_array().context("the container has an environment")? {
-        let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
-            Some("metadata.name") => format!("portreeve-{name}"),
-            Some("metadata.namespace") => NAMESPACE.to_owned(),
-            _ => variable["value"].as_str().unwrap_or_default().to_owned(),
-        };
-        environment.push((variable["name"].as_str().unwrap_or_default().to_owned(), value));
-    }
-    Operator::start_with(bed, name, |command| command.args(arguments).envs(environment).env("KUBECONFIG", kubeconfig))
 }
 
 async fn wait_until_it_says(operator: &Operator, wanted: &str) {

@@ -10,4 +10,5 @@ mod disruption;
 mod migration;
 mod network_policies;
 mod support;
+mod tenants;
 mod trouble;

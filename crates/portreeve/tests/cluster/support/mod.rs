@@ -3,13 +3,15 @@
 pub(crate) mod dask;
 mod operator;
 mod platform;
+pub(crate) mod release;
 mod scenarios;
 mod team;
+pub(crate) mod tenants;
 
 pub(crate) use operator::Operator;
 pub(crate) use platform::{Platform, issuer};
 pub(crate) use scenarios::{say, side_by_side};
-pub(crate) use team::{PORT, TLS_PORT, Team, WAY, has, message};
+pub(crate) use team::{Expected, PORT, TLS_PORT, Team, WAY, has, message};
 
 /// API version of NebariApp.
 pub(crate) const NEBARI: &str = "reconcilers.nebari.dev/v1";
