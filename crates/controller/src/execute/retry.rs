@@ -79,7 +79,9 @@ impl Retries {
     pub(crate) fn succeeded(&mut self, write: &Write, revision: Option<u64>) -> bool {
         let key = (write.object.clone(), write.verb);
         self.of.remove(&key);
-        let is_futile = revision.is_some_and(|revision| revision != 0 && revision == write.seen);
+        // An object that goes with its last finalizer is answered as it was.
+        let may_be = write.verb != Verb::Release;
+        let is_futile = may_be && revision.is_some_and(|revision| revision != 0 && revision == write.seen);
         if is_futile {
             self.futile.insert(key, (hash(&write.request), write.seen));
         }
