@@ -11,4 +11,5 @@ mod migration;
 mod network_policies;
 mod support;
 mod tenants;
+mod tenants_gitops;
 mod trouble;

@@ -18,6 +18,7 @@ use crate::support::tenants::{
     API_GATEWAY, APPS_GATEWAY, ARGUMENTS, DOMAIN, GATEWAYS, TENANTS, Tenant, api_gateway, tenant, with_hosts,
 };
 use crate::support::{GATEWAY_API, Operator, PORT, Platform, Team, WAY, has, message, side_by_side};
+use crate::tenants_gitops::others_write_the_gateway;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_are_served_and_kept_apart() {
@@ -38,6 +39,8 @@ async fn tenants_are_served_and_kept_apart() {
     .await;
     let open = ("an_api_gateway_that_lets_tenants_in_is_told", open_api_gateway(&platform).boxed_local());
     side_by_side(vec![open], log).await;
+    let others = ("tenants_stay_on_a_gateway_that_others_write", others_write_the_gateway(&platform).boxed_local());
+    side_by_side(vec![others], log).await;
     side_by_side(vec![("what_is_settled_is_not_written", settled(&operator).boxed_local())], log).await;
     operator.stop().await.unwrap();
 }

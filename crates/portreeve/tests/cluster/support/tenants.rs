@@ -33,6 +33,7 @@ pub(crate) const ARGUMENTS: &[&str] = &[
     "--tenant-api-domain=example.test",
     "--tenant-apps-domain=example.test",
     "--tenant-apps-cluster-issuer=selfsigned-issuer",
+    "--tenant-provisioner=external",
 ];
 
 /// A tenant's app: its namespace on the host cluster with a Service `web`, as the virtual cluster would put it there.
