@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use kube::Client;
 use portreeve_controller::kind::KindName;
 use serde::Serialize;
 use serde_json::json;
@@ -92,9 +93,7 @@ async fn measure(operator: &Path, gateway: Gateway, count: usize, settled: u64) 
     let ready = start.elapsed();
     eprintln!("    Ready after {:.2} s", ready.as_secs_f64());
 
-    // What trails behind, as events do, is no write of a settled cluster.
-    sleep(Duration::from_secs(5)).await;
-    let then = writes(&client).await?;
+    let then = at_rest(&client).await?;
     sleep(Duration::from_secs(settled)).await;
     let settled_writes = (&writes(&client).await? - &then).of_operator(OF_LOAD);
     let used = usage(process)?;
@@ -118,6 +117,21 @@ async fn measure(operator: &Path, gateway: Gateway, count: usize, settled: u64) 
         empty,
         settled: used,
     })
+}
+
+/// Waits until what trails behind, as events do, has been written: three seconds without a write. Where that does not come,
+/// the writes of the settled time say so.
+async fn at_rest(client: &Client) -> anyhow::Result<Writes> {
+    let mut before = writes(client).await?;
+    for _ in 0..20 {
+        sleep(Duration::from_secs(3)).await;
+        let now = writes(client).await?;
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    Ok(before)
 }
 
 /// How long it takes until the app says it.
