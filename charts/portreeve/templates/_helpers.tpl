@@ -44,23 +44,3 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "portreeve.helmServiceAccountName" -}}
 {{- default (printf "%s-helm" (include "portreeve.name" .)) .Values.operator.helm.serviceAccountName }}
 {{- end }}
-
-{{/* Where the lease of the tenant operator is, by the same rule. */}}
-{{- define "portreeve.tenantsLeaseNamespace" -}}
-{{- $replaced := .Values.replaces.kubespacesOperatorNamespace }}
-{{- if and $replaced (lookup "v1" "Namespace" "" $replaced) }}{{ $replaced }}{{ else }}{{ .Release.Namespace }}{{ end }}
-{{- end }}
-
-{{/* Whether Tenants are reconciled: not empty where they are. */}}
-{{- define "portreeve.tenants" -}}
-{{- with .Values.operator }}{{ if or .tenants .tenantApi.domain .tenantApps.domain }}true{{ end }}{{ end }}
-{{- end }}
-
-{{/* Whether the Helm client is run: not empty where it is. */}}
-{{- define "portreeve.runsHelm" -}}
-{{- if and (include "portreeve.tenants" .) (eq .Values.operator.provisioner "helm") }}true{{ end }}
-{{- end }}
-
-{{- define "portreeve.helmServiceAccountName" -}}
-{{- default (printf "%s-helm" (include "portreeve.name" .)) .Values.operator.helm.serviceAccountName }}
-{{- end }}

@@ -41,7 +41,7 @@ pub(crate) fn releases(world: &World) -> HashMap<(&str, &str), Release<'_>> {
 /// Tells chart, version and values from any others; fit for the value of a label.
 pub(crate) fn digest(chart: &str, version: &str, values: &Value) -> String {
     let hash = Sha256::digest(json!([chart, version, values]).to_string());
-    hash.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect()
+    hash.iter().take(DIGEST_BYTES).fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"))
 }
 
 impl Release<'_> {

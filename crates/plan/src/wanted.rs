@@ -135,5 +135,5 @@ fn strays(set: &ListenerSet, key: &Key, body: &Value, owner: OwnerIdentity<'_>) 
     let message = format!("{} has what Portreeve did not put there; removed from: {}", key.describe(), list(&names));
     let reason = events::LISTENERS_RESTORED.to_owned();
     let event = Event { about: owner.object_ref(), warning: true, reason, message };
-    (!operations.is_empty()).then(|| (Patch { object, operations }, event))
+    (!operations.is_empty()).then_some((Patch { object, operations }, event))
 }

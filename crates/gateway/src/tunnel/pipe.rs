@@ -64,7 +64,7 @@ impl Piped {
     /// How much has come into the empty pipe, 0 at the end; `None` if it is not possible.
     fn poll_fill(&mut self, cx: &mut Context<'_>, from: &TcpStream) -> Poll<io::Result<Option<usize>>> {
         loop {
-            if let Poll::Pending = from.poll_read_ready(cx)? {
+            if from.poll_read_ready(cx)?.is_pending() {
                 self.give_back();
                 return Poll::Pending;
             }

@@ -27,7 +27,7 @@ impl Rendering<'_, '_, '_> {
             return true;
         }
         let fault = match hard_limits(self.tenant.source.spec.resources.as_ref()) {
-            Ok(hard) => self.quota(hard),
+            Ok(hard) => self.quota(&hard),
             Err(fault) => {
                 self.keep(&LIMITS);
                 Some(format!("ensuring resource quota: {fault}"))
@@ -37,7 +37,7 @@ impl Rendering<'_, '_, '_> {
         self.rendered.quota.is_none()
     }
 
-    fn quota(&mut self, hard: Hard) -> Option<String> {
+    fn quota(&mut self, hard: &Hard) -> Option<String> {
         let (quota, limits) = self.limit_keys();
         let needs_defaults = hard.contains_key("limits.cpu") || hard.contains_key("limits.memory");
         if !hard.is_empty() {

@@ -23,7 +23,8 @@ async fn the_operator_runs_with_the_rights_of_the_chart_and_says_which_one_is_mi
     let Platform { bed } = Platform::bare(parts).await.unwrap();
     let _backend = platform(&bed).await;
     bed.apply(&fixtures::namespace(FORMER_NAMESPACE)).await.unwrap();
-    let install = ["upgrade", "--install", "portreeve", &chart(), "--create-namespace"];
+    let former = format!("replaces.nebariOperatorNamespace={FORMER_NAMESPACE}");
+    let install = ["upgrade", "--install", "portreeve", &chart(), "--create-namespace", "--set", &former];
     let refused = helm(&bed, &install).unwrap_err().to_string();
     assert!(refused.contains("invalid ownership metadata"), "{refused}");
     let install = [&install[..], &["--take-ownership"]].concat();
