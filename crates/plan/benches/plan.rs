@@ -2,7 +2,14 @@
 //! prints, one JSON object for each number of apps.
 
 #[path = "../tests/planning/support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the tests need more of it")]
+#[allow(
+    dead_code,
+    unused_imports,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "it is the kit of the tests, which need more of it"
+)]
 mod support;
 
 use std::time::{Duration, Instant};
