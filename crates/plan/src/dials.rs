@@ -5,12 +5,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use gateway_api::listenersets::ListenerSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use portreeve_api::conditions::reasons;
+use portreeve_api::names::tenant as derived;
 
 use crate::claim::GatewayName;
 use crate::gateway::{SharedGateway, gateways_behind};
 use crate::object::Live;
+use crate::tenancy::DialResult;
 use crate::view::name_of;
 use crate::world::World;
+
+/// The condition of a Tenant that tells what came of dialling its API server.
+const API_SERVER_REACHABLE: &str = "APIServerReachable";
 
 /// A Gateway whose ports are to be connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +71,29 @@ pub fn remembered_dials(world: &World) -> BTreeMap<(GatewayName, u16), String> {
     found
 }
 
+/// What came of dialling tenants' API servers last, by host name, as the tenants' statuses tell: see [`remembered_dials`].
+pub fn remembered_proofs(world: &World) -> BTreeMap<String, DialResult> {
+    let Some(api) = &world.config.tenant_api else { return BTreeMap::new() };
+    let proofs = world.tenants.iter().filter_map(|tenant| {
+        let conditions = &tenant.status.as_ref()?.conditions;
+        let proof = proof(conditions.iter().find(|condition| condition.type_ == API_SERVER_REACHABLE)?)?;
+        Some((derived::api_hostname(tenant.metadata.name.as_deref()?, &api.domain), proof))
+    });
+    proofs.collect()
+}
+
+fn proof(condition: &Condition) -> Option<DialResult> {
+    let why = condition.message.clone();
+    Some(match condition.reason.as_str() {
+        _ if condition.status == "True" => DialResult::Proved,
+        "SANMissing" => DialResult::SanMissing(why),
+        "Terminated" => DialResult::Terminated(why),
+        "NoRoute" => DialResult::NoRoute(why),
+        "ConnectFailed" => DialResult::ConnectFailed(why),
+        _ => return None,
+    })
+}
+
 /// What a condition says about a port that does not answer.
 pub(crate) fn describe(port: u16, why: &str) -> String {
     format!("port {port} does not answer: {why}")
@@ -104,6 +132,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::{Config, TenantApi};
 
     fn world() -> World {
         let gateway = json!({
@@ -182,5 +211,40 @@ mod tests {
         let world = World { apps: vec![Arc::new(serde_json::from_value(app).unwrap())], ..World::default() };
         let gateway = GatewayName::new("envoy-gateway-system", "nebari-gateway");
         assert_eq!(remembered_dials(&world), [((gateway, 8786), "connection refused".to_owned())].into());
+    }
+    #[test]
+    fn what_a_status_tells_of_an_api_server_is_read_again() {
+        let tenant = |name: &str, status: &str, reason: &str| {
+            let object = json!({
+                "apiVersion": "kubespaces.io/v1alpha1", "kind": "Tenant", "metadata": {"name": name},
+                "spec": {"owner": "me"},
+                "status": {"conditions": [{
+                    "type": API_SERVER_REACHABLE, "status": status, "reason": reason, "message": "why",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }]},
+            });
+            Arc::new(serde_json::from_value(object).unwrap())
+        };
+        let api = TenantApi {
+            gateway_namespace: "a".to_owned(),
+            gateway_name: "g".to_owned(),
+            section: None,
+            domain: "test".to_owned(),
+            external_dns_target: None,
+        };
+        let world = World {
+            config: Config { tenant_api: Some(api), ..Config::default() },
+            tenants: vec![
+                tenant("blue", "True", "x"),
+                tenant("red", "False", "NoRoute"),
+                tenant("new", "Unknown", "Pending"),
+            ],
+            ..World::default()
+        };
+        let known = [
+            ("blue.api.test".to_owned(), DialResult::Proved),
+            ("red.api.test".to_owned(), DialResult::NoRoute("why".to_owned())),
+        ];
+        assert_eq!(remembered_proofs(&world), known.into());
     }
 }

@@ -46,7 +46,7 @@ mod world;
 
 pub use audit::{Fault, audit};
 pub use contest::{OpenListener, listeners_open_to_all};
-pub use dials::{GatewayPorts, ports_to_dial, remembered_dials};
+pub use dials::{GatewayPorts, ports_to_dial, remembered_dials, remembered_proofs};
 pub use examine::{Advice, Severity, examine};
 pub use output::{
     ApiServerDial, Apply, Event, FIELD_MANAGER, ObjectRef, Patch, Plan, ReleaseAction, ReleaseStep, SecretCopy,

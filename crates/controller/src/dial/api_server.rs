@@ -179,14 +179,18 @@ fn endpoints(world: &World, namespace: &str, service: &str, port: u16) -> Vec<St
 }
 
 impl Schedule {
-    /// Dials exactly these from now on; at once those that are new or have moved.
-    pub(crate) fn aim(&mut self, servers: Vec<ApiServer>, now: Instant) {
+    /// Dials exactly these from now on; at once those that are new or have moved. `remembered` is what was known before this
+    /// process knew anything: it holds until they are dialled.
+    pub(crate) fn aim(&mut self, servers: Vec<ApiServer>, remembered: &Proofs, now: Instant) {
         let mut before = std::mem::take(&mut self.0);
         for server in servers {
             let known = before.remove(&server.host);
             let entry = match known {
                 Some(known) if known.server == server => known,
-                known => Entry { server, due: now, failures: 0, result: known.and_then(|known| known.result) },
+                known => {
+                    let result = known.map_or_else(|| remembered.get(&server.host).cloned(), |known| known.result);
+                    Entry { server, due: now, failures: 0, result }
+                }
             };
             self.0.insert(entry.server.host.clone(), entry);
         }

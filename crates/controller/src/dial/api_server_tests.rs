@@ -214,7 +214,9 @@ fn addresses_are_those_of_the_services_and_of_the_gateway() {
 fn what_is_not_proved_is_dialled_soon_and_what_has_moved_at_once() {
     let server = |address: &str| ApiServer { host: HOST.to_owned(), own: Vec::new(), public: vec![address.to_owned()] };
     let (mut schedule, now) = (Schedule::default(), Instant::now());
-    schedule.aim(vec![server("a:1")], now);
+    let remembered = [(HOST.to_owned(), DialResult::Proved)].into();
+    schedule.aim(vec![server("a:1")], &remembered, now);
+    assert_eq!(schedule.proofs(), remembered, "as before it is dialled");
     assert_eq!(schedule.due(now), [server("a:1")]);
     for seconds in [2, 4, 8, 16, 32, 64, 120, 120] {
         schedule.note(HOST, DialResult::NoRoute(String::new()), now, |pause| pause);
@@ -222,9 +224,9 @@ fn what_is_not_proved_is_dialled_soon_and_what_has_moved_at_once() {
     }
     schedule.note(HOST, DialResult::Proved, now, |pause| pause);
     assert_eq!((schedule.next(), schedule.due(now)), (Some(now + GOOD_FOR), Vec::new()));
-    schedule.aim(vec![server("b:1")], now);
+    schedule.aim(vec![server("b:1")], &Proofs::new(), now);
     assert_eq!(schedule.due(now), [server("b:1")]);
-    assert_eq!(schedule.proofs(), [(HOST.to_owned(), DialResult::Proved)].into(), "until more is known");
-    schedule.aim(Vec::new(), now);
+    assert_eq!(schedule.proofs(), remembered, "until more is known");
+    schedule.aim(Vec::new(), &Proofs::new(), now);
     assert_eq!((schedule.next(), schedule.proofs().len()), (None, 0));
 }

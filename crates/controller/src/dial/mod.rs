@@ -10,7 +10,7 @@ mod ports;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
-use portreeve_plan::{DialResult, GatewayPorts, Plan, World, ports_to_dial, remembered_dials};
+use portreeve_plan::{DialResult, GatewayPorts, Plan, World, ports_to_dial, remembered_dials, remembered_proofs};
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
@@ -32,6 +32,8 @@ pub(crate) struct Aims {
     /// Ports that failed when somebody dialled last.
     remembered: FailedPorts,
     api_servers: Vec<ApiServer>,
+    /// What came of these then.
+    remembered_proofs: Proofs,
 }
 
 /// What came of it.
@@ -48,6 +50,7 @@ impl Aims {
             ports: ports_to_dial(world),
             remembered: remembered_dials(world),
             api_servers: plan.dials.iter().map(|dial| ApiServer::of(dial, world)).collect(),
+            remembered_proofs: remembered_proofs(world),
         }
     }
 }
@@ -60,7 +63,10 @@ impl Dialled {
                 world.failed_dials = dialled.failed_ports.clone();
                 world.dialled = dialled.proofs.clone();
             }
-            None => world.failed_dials = remembered_dials(world),
+            None => {
+                world.failed_dials = remembered_dials(world);
+                world.dialled = remembered_proofs(world);
+            }
         }
     }
 }
@@ -76,10 +82,10 @@ pub(crate) async fn dial(mut aims: watch::Receiver<Aims>, results: watch::Sender
                     // Nobody aims any more: the engine is gone, and this ends with it.
                     return std::future::pending().await;
                 }
-                let Aims { ports, remembered, api_servers } = aims.borrow_and_update().clone();
+                let Aims { ports, remembered, api_servers, remembered_proofs } = aims.borrow_and_update().clone();
                 has_aims = !ports.is_empty() || !api_servers.is_empty();
                 book.aim(&ports, &remembered, Instant::now());
-                schedule.aim(api_servers, Instant::now());
+                schedule.aim(api_servers, &remembered_proofs, Instant::now());
             }
             () = until(next) => {
                 let ports = dial_ports(book.due(Instant::now()));
