@@ -2,7 +2,7 @@
 //! one way in which it writes each value. What is wanted has to be written so, or it would differ from what is there.
 
 /// The largest quantity there is: larger ones are cut to it.
-const MOST: u128 = i64::MAX as u128;
+const MOST: u128 = 9_223_372_036_854_775_807;
 /// Digits of a number that are told apart.
 const MAX_DIGITS: usize = 18;
 /// Beyond this many tens or tenths a number is as large or small as can be.

@@ -106,7 +106,9 @@ fn status<'a>(settled: &Settled<'_, 'a>, cases: &Cases<'a>, shards: &Shards<'a>,
         let (write, events) = tenant::status(settled, shards, case, rendered, &mut alarm);
         plan.statuses.extend(write);
         plan.events.extend(events);
-        rendered.provision.wake_at.into_iter().for_each(|at| alarm.set(at));
+        if let Some(at) = rendered.provision.wake_at {
+            alarm.set(at);
+        }
     }
     plan.wake_at = alarm.0;
     plan
@@ -117,7 +119,9 @@ fn part(plan: &mut Plan, partings: &[Parting<'_>]) {
     let mut alarm = Alarm(plan.wake_at);
     for parting in partings {
         plan.releases.extend(parting.steps.iter().cloned());
-        parting.wake_at.into_iter().for_each(|at| alarm.set(at));
+        if let Some(at) = parting.wake_at {
+            alarm.set(at);
+        }
         if parting.is_guarded() && !plan.release.contains(&parting.owner()) {
             let (write, event) = parting.status();
             plan.statuses.extend(write);

@@ -72,6 +72,7 @@ pub enum Command {
     #[command(after_help = cluster::KUBECONFIG_EXAMPLES)]
     Kubeconfig(KubeconfigArgs),
     /// Ask something of the operator for one tenant
+    #[command(after_help = tenant::MOVE_EXAMPLES)]
     Tenant(TenantCommandArgs),
 }
 

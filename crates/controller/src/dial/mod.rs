@@ -58,16 +58,9 @@ impl Aims {
 impl Dialled {
     /// Puts into a world what is known; where nothing was dialled yet, what statuses tell.
     pub(crate) fn tell(this: Option<&Self>, world: &mut World) {
-        match this {
-            Some(dialled) => {
-                world.failed_dials = dialled.failed_ports.clone();
-                world.dialled = dialled.proofs.clone();
-            }
-            None => {
-                world.failed_dials = remembered_dials(world);
-                world.dialled = remembered_proofs(world);
-            }
-        }
+        let found = this.map(|dialled| (dialled.failed_ports.clone(), dialled.proofs.clone()));
+        (world.failed_dials, world.dialled) =
+            found.unwrap_or_else(|| (remembered_dials(world), remembered_proofs(world)));
     }
 }
 

@@ -48,13 +48,11 @@ impl Owners {
         holds: impl Fn(&Standing) -> bool,
     ) -> anyhow::Result<()> {
         let mut standing = self.standing.clone();
-        match timeout(patience, standing.wait_for(holds)).await {
-            Ok(waited) => waited.map(drop).context("the watch has ended"),
-            Err(_) => {
-                let (seconds, now) = (patience.as_secs(), self.standing.borrow());
-                bail!("not within {seconds} s: {what}; so many owners say of Ready: {:?}", now.reasons())
-            }
+        if let Ok(waited) = timeout(patience, standing.wait_for(holds)).await {
+            return waited.map(drop).context("the watch has ended");
         }
+        let (seconds, now) = (patience.as_secs(), self.standing.borrow());
+        bail!("not within {seconds} s: {what}; so many owners say of Ready: {:?}", now.reasons())
     }
 }
 
