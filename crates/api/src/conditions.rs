@@ -115,6 +115,8 @@ pub mod reasons {
     pub const AUTH_DISABLED: &str = "AuthDisabled";
     /// False: no SecurityPolicy targets the main route, so no route is made.
     pub const POLICY_MISSING: &str = "PolicyMissing";
+    /// False: a `SecurityPolicy` demands sign-in, and the gateway refuses it; the route leads nowhere.
+    pub const POLICY_NOT_ACCEPTED: &str = "PolicyNotAccepted";
     /// False: sign-in at the gateway cannot be put in front of routes that the app makes itself.
     pub const AUTH_NEEDS_OPERATOR_ROUTES: &str = "AuthNeedsOperatorRoutes";
     /// False: the client Secret is not there, or lacks a key.

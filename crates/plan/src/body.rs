@@ -144,12 +144,12 @@ pub(crate) fn http_route(
     parents: &[Parent],
     hostname: &str,
     paths: &[PathMatch<'_>],
-    backend: &Backend<'_>,
+    backend: Option<&Backend<'_>>,
     namespace: &str,
 ) -> Value {
     let path = |(type_, value): &PathMatch<'_>| json!({ "path": { "type": type_, "value": value } });
     let rules = paths.chunks(MAX_MATCHES).map(|paths| {
-        let mut rule = backend.rule(namespace);
+        let mut rule = backend.map_or_else(|| json!({ "backendRefs": [] }), |backend| backend.rule(namespace));
         rule["matches"] = paths.iter().map(path).collect();
         rule
     });

@@ -4,7 +4,7 @@ use portreeve_api::names::nebari_app as derived;
 use portreeve_api::nebari_app::{AuthProvider, RouteManagement};
 
 use super::import::not_permitted;
-use super::render::is_protected;
+use super::protection::{Protection, protection};
 use super::status::{AppReport, PUBLIC_ROUTES_IGNORED};
 use super::{Auth, CertificateSource, Section};
 use crate::acknowledgement::{http_route_statuses, route};
@@ -183,15 +183,20 @@ impl AppReport<'_, '_> {
 
     fn policy(&self) -> Option<Finding> {
         let app = &self.case.app;
-        (app.auth == Auth::Gateway && !is_protected(self.settled.view, app)).then(|| {
-            let unserved = Kind::SecurityPolicy.unserved(&self.settled.view.world.served);
-            Reason::PolicyMissing.because(unserved.unwrap_or_else(|| {
-                format!(
-                    "no SecurityPolicy demands sign-in on HTTPRoute {}; until one does, no route is made",
-                    derived::http_route(app.name)
-                )
-            }))
-        })
+        match protection(self.settled.view, app) {
+            _ if app.auth != Auth::Gateway => None,
+            Protection::InForce => None,
+            Protection::NotInForce(why) => Some(why),
+            Protection::Missing => {
+                let unserved = Kind::SecurityPolicy.unserved(&self.settled.view.world.served);
+                Some(Reason::PolicyMissing.because(unserved.unwrap_or_else(|| {
+                    format!(
+                        "no SecurityPolicy demands sign-in on HTTPRoute {}; until one does, no route is made",
+                        derived::http_route(app.name)
+                    )
+                })))
+            }
+        }
     }
 
     /// `AuthReady`

@@ -8,6 +8,7 @@ mod import;
 mod legacy;
 mod lower;
 mod migration;
+mod protection;
 mod render;
 mod status;
 mod tcp;

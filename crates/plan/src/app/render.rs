@@ -1,14 +1,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use portreeve_api::ServiceReference;
 use portreeve_api::names::{self, labels, nebari_app as derived};
 use portreeve_api::nebari_app::{PathType, RouteManagement, RouteMatch};
-use portreeve_api::{SecurityPolicy, ServiceReference};
 use portreeve_names::{HostPattern, SNI_PATTERNS_ANNOTATION};
 use serde_json::{Value, json};
 
 use super::clients::{Backends, Clients};
 use super::import::{Importer, Imports};
 use super::lower::EntryListener;
+use super::protection::{Protection, protection};
 use super::{App, AppCase, Auth, CertificateSource, Entry, Section, Web};
 use crate::acknowledgement::Parent;
 use crate::body::{self, Backend, CERTIFICATE_V1, GATEWAY_API_V1, Metadata, PathMatch};
@@ -181,19 +182,31 @@ impl<'r, 'a> Rendering<'r, '_, 'a> {
     fn http_routes(&mut self, case: &AppCase<'_>) {
         let Some((web, web_case)) = self.app.web.as_ref().zip(case.web.as_ref()) else { return };
         let Ok(hostname) = &web.hostname else { return };
-        let unprotected = self.app.auth == Auth::Gateway && !is_protected(self.view, self.app);
         let served = self.view.world.served.http_routes;
-        if self.granted(web_case.claim).is_none() || web.management == RouteManagement::App || unprotected || !served {
+        if self.granted(web_case.claim).is_none() || web.management == RouteManagement::App || !served {
             return;
         }
         let Some(parents) = self.parents(&web_case.section) else { return };
-        let main = self.http_route(web, &parents, hostname.as_str(), false);
-        if main && self.app.auth != Auth::Disabled && !web.routing.public_routes.is_empty() {
-            self.http_route(web, &parents, hostname.as_str(), true);
+        let is_open = match protection(self.view, self.app) {
+            _ if self.app.auth != Auth::Gateway => true,
+            Protection::Missing => return,
+            Protection::NotInForce(_) => false,
+            Protection::InForce => true,
+        };
+        let main = self.http_route(web, &parents, hostname.as_str(), (false, is_open));
+        if main && is_open && self.app.auth != Auth::Disabled && !web.routing.public_routes.is_empty() {
+            self.http_route(web, &parents, hostname.as_str(), (true, true));
         }
     }
 
-    fn http_route(&mut self, web: &Web<'_>, (serving, coming): &Parents, hostname: &str, public: bool) -> bool {
+    /// A route that is not open leads nowhere: the gateway takes it in, and answers every request with an error.
+    fn http_route(
+        &mut self,
+        web: &Web<'_>,
+        (serving, coming): &Parents,
+        hostname: &str,
+        (public, is_open): (bool, bool),
+    ) -> bool {
         let (app, namespace) = (self.app.name, self.app.namespace);
         let routing = web.routing;
         let mut labels = labels::of_app(&label_value(app));
@@ -210,7 +223,7 @@ impl<'r, 'a> Rendering<'r, '_, 'a> {
         let key = Key::new(Kind::HttpRoute, namespace, name);
         let parents = [&serving[..], &coming[..]].concat();
         let backend = self.backend(&self.app.source.spec.service);
-        let spec = body::http_route(&parents, hostname, &paths, &backend, namespace);
+        let spec = body::http_route(&parents, hostname, &paths, is_open.then_some(&backend), namespace);
         self.refer(Kind::HttpRoute, &backend);
         let body = body::object(&key, GATEWAY_API_V1, self.metadata(labels, annotations), spec);
         self.expect(key.clone(), serving.clone());
@@ -357,23 +370,6 @@ impl<'r, 'a> Rendering<'r, '_, 'a> {
         self.rendered.blocked.extend(blocked.map(|why| (key, why)));
         added
     }
-}
-
-/// The fields of a SecurityPolicy by which visitors are told apart; one that only sets CORS, say, keeps nobody out.
-const AUTHENTICATION: [&str; 5] = ["oidc", "jwt", "basicAuth", "apiKeyAuth", "extAuth"];
-
-/// Whether a policy of the app's namespace demands sign-in on the whole of its main route.
-pub(crate) fn is_protected(view: &View<'_>, app: &App<'_>) -> bool {
-    let route = derived::http_route(app.name);
-    let demands = |policy: &&&SecurityPolicy| AUTHENTICATION.iter().any(|field| policy.spec.other.contains_key(*field));
-    view.policies_in(app.namespace).iter().filter(demands).any(|policy| {
-        policy.spec.targets().any(|target| {
-            target.group == names::GATEWAY_API_GROUP
-                && target.kind == Kind::HttpRoute.as_str()
-                && target.name == route
-                && target.section_name.is_none()
-        })
-    })
 }
 
 /// Without any path the app is served at all of them.

@@ -11,6 +11,7 @@ impl Cluster {
                 "Gateway" => self.gateway_status(&name),
                 "ListenerSet" => self.set_status(&name),
                 "HTTPRoute" | "TLSRoute" => route_status(&self.objects[&name]),
+                "SecurityPolicy" => policy_status(&self.objects[&name]),
                 "DNSEndpoint" => {
                     json!({ "observedGeneration": self.objects[&name]["metadata"]["generation"] })
                 }
@@ -107,6 +108,14 @@ fn refuse(entry: &mut Value) {
         condition["reason"] = reason.into();
     }
     conditions.push(conflicted);
+}
+
+/// Accepted for the public Gateway.
+fn policy_status(policy: &Value) -> Value {
+    let gateway = json!({ "kind": "Gateway", "namespace": "envoy-gateway-system", "name": "nebari-gateway" });
+    let ancestor =
+        json!({ "ancestorRef": gateway, "controllerName": "any", "conditions": conditions(policy, &["Accepted"]) });
+    json!({ "ancestors": [ancestor] })
 }
 
 fn route_status(route: &Value) -> Value {
