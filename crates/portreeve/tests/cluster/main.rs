@@ -12,4 +12,5 @@ mod network_policies;
 mod support;
 mod tenants;
 mod tenants_gitops;
+mod tenants_provisioning;
 mod trouble;

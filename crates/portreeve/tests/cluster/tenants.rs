@@ -317,6 +317,7 @@ async fn deletion(platform: &Platform) -> anyhow::Result<()> {
         ("v1", "Namespace", gone.namespace()),
         (GATEWAY_API, "TLSRoute", format!("{GATEWAYS}/tenant-api-gone")),
         ("cert-manager.io/v1", "Certificate", format!("{GATEWAYS}/gone-apps-tls")),
+        ("v1", "Secret", format!("{GATEWAYS}/gone-apps-tls")),
     ] {
         platform.bed.wait_gone(version, kind, &name).await?;
     }

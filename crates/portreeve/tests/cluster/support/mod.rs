@@ -9,7 +9,7 @@ mod team;
 pub(crate) mod tenants;
 
 pub(crate) use operator::Operator;
-pub(crate) use platform::{Platform, issuer};
+pub(crate) use platform::{ISSUER, Platform, issuer};
 pub(crate) use scenarios::{say, side_by_side};
 pub(crate) use team::{Expected, PORT, TLS_PORT, Team, WAY, has, message};
 

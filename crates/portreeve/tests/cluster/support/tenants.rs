@@ -79,6 +79,12 @@ impl Platform {
         };
         self.bed.wait_for(TENANTS, "Tenant", name, &format!("has {expected:?}"), holds).await
     }
+
+    /// Waits until a Tenant is in a phase.
+    pub(crate) async fn wait_phase(&self, name: &str, phase: &str) -> anyhow::Result<Value> {
+        let holds = |tenant: &Value| tenant["status"]["phase"] == phase;
+        self.bed.wait_for(TENANTS, "Tenant", name, &format!("is {phase}"), holds).await
+    }
 }
 
 impl<'p> Tenant<'p> {
