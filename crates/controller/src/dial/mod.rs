@@ -1,6 +1,6 @@
 //! Connections to data planes, as a part of the proof that something is served.
 //!
-//! [`ports`] keeps account of Gateways' ports, [`api_server`] of tenants' API servers under their public names; both say
+//! `ports` keeps account of Gateways' ports, `api_server` of tenants' API servers under their public names; both say
 //! when to dial and what it means, and dial nothing. Only a replica that leads dials: another has no aims.
 
 mod api_server;
