@@ -165,16 +165,19 @@ impl Keeper {
     async fn give_back(&mut self, place: usize) -> Result<(), kube::Error> {
         let (api, candidate) = (self.api(place), &self.candidates[place]);
         let name = &candidate.lease().name;
-        let Some(mut lease) = api.get_opt(name).await? else { return Ok(()) };
-        let Some(spec) =
-            lease.spec.as_mut().filter(|spec| spec.holder_identity.as_deref() == Some(candidate.identity()))
-        else {
-            return Ok(());
-        };
-        // As client-go does: nobody holds it, for one second.
-        (spec.holder_identity, spec.lease_duration_seconds) = (Some(String::new()), Some(1));
-        spec.renew_time = Some(MicroTime((self.clock)()));
-        api.replace(name, &PostParams::default(), &lease).await.map(drop)
+        loop {
+            let Some(mut lease) = api.get_opt(name).await? else { return Ok(()) };
+            let is_ours = |spec: &&mut LeaseSpec| spec.holder_identity.as_deref() == Some(candidate.identity());
+            let Some(spec) = lease.spec.as_mut().filter(is_ours) else { return Ok(()) };
+            // As client-go does: nobody holds it, for one second.
+            (spec.holder_identity, spec.lease_duration_seconds) = (Some(String::new()), Some(1));
+            spec.renew_time = Some(MicroTime((self.clock)()));
+            match api.replace(name, &PostParams::default(), &lease).await {
+                // A renewal that was under way at the signal to stop has arrived meanwhile.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                result => return result.map(drop),
+            }
+        }
     }
 
     /// Says what is wrong once, not every two seconds.

@@ -45,14 +45,6 @@ pub(super) struct Isolation<'i, 'a> {
     pub(super) shards: &'i Shards<'a>,
 }
 
-/// Whether NetworkPolicies of tenants' own may reach the host: only where they cannot undo what Portreeve denies.
-///
-/// The values of a virtual cluster may turn on `sync.toHost.networkPolicies` only where this is so.
-#[expect(dead_code, reason = "the allow-list of valuesOverrides asks")]
-pub(crate) fn tenants_may_have_policies(view: &View<'_>) -> bool {
-    view.world.config.tenant_isolation.is_none() || administrators_kind(view).is_some()
-}
-
 /// The kind in which an administrator's policies are written, if the cluster serves one.
 pub(super) fn administrators_kind(view: &View<'_>) -> Option<Kind> {
     let kinds = [Kind::ClusterNetworkPolicy, Kind::AdminNetworkPolicy];
