@@ -13,12 +13,13 @@ use portreeve_api::crds;
 use serde_json::{Value, json};
 
 /// Everything that our definitions have and the reference does not.
-const ADDITIONS: [&str; 6] = [
+const ADDITIONS: [&str; 7] = [
     "NebariApp: spec.routing.routeManagement: added",
     "NebariApp: spec.routing.tcp: added",
     "NebariApp: status.claims: added",
     "NebariApp: status.https: added",
     "NebariApp: status.tcp: added",
+    "Tenant: status.appsGateway: added",
     "Tenant: status.claims: added",
 ];
 
