@@ -163,7 +163,11 @@ impl Bed {
             return Ok((ApiResource::erase::<CustomResourceDefinition>(&()), false));
         }
         let kind = GroupVersionKind::try_from(types)?;
-        let found = pinned_kind(&self.client(), &kind).await;
+        let mut found = pinned_kind(&self.client(), &kind).await;
+        // An API server may close a connection just when it is used again; a read may be repeated.
+        if matches!(found, Err(kube::Error::Service(_) | kube::Error::HyperError(_))) {
+            found = pinned_kind(&self.client(), &kind).await;
+        }
         let (resource, capabilities) =
             found.with_context(|| format!("the API server does not serve {} of {}", types.kind, types.api_version))?;
         Ok((resource, capabilities.scope == Scope::Namespaced))
