@@ -17,8 +17,8 @@ use crate::reflect::discovery::Choices;
 use crate::releases::HelmSettings;
 use crate::tasks::{TaskEnded, Tasks};
 
-/// How long giving back the leases may take.
-const GIVE_BACK: Duration = Duration::from_secs(5);
+/// How long giving back the leases may take; later, others take them soon without that.
+const GIVE_BACK: Duration = Duration::from_secs(10);
 
 /// What the controller is told.
 #[derive(Clone, Debug)]

@@ -12,6 +12,11 @@ use portreeve::log;
 use portreeve::output::say;
 use tokio::runtime::Runtime;
 
+/// Many thousand small objects stay for long between those of every plan: this one takes a third less memory for them than
+/// that of glibc, and that of musl, which a static binary would have, is slow with several threads.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let arguments = RawArgs::parse();
     log::start(&arguments.command);

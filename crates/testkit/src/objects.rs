@@ -22,6 +22,9 @@ const FIELD_MANAGER: &str = "test";
 /// How long [`Bed::wait_for`] waits: more than anything takes on a machine that does not also compile.
 const WAIT: Duration = Duration::from_mins(1);
 
+/// How long one attempt of [`eventually`] may take.
+const ATTEMPT: Duration = Duration::from_secs(20);
+
 impl Bed {
     /// Applies YAML documents in their order, server-side, as the field manager `test`. An object that has no namespace and needs
     /// one goes to `default`.
@@ -88,7 +91,7 @@ impl Bed {
     /// An object as it is now; `name` as for [`Bed::delete`].
     pub async fn get(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<Option<Value>> {
         let (api, name) = self.api(api_version, kind, name).await?;
-        Ok(api.get_opt(name).await?.map(serde_json::to_value).transpose()?)
+        Ok(read(async || api.get_opt(name).await).await?.map(serde_json::to_value).transpose()?)
     }
 
     /// Waits up to a minute until an object is there and `holds`, and returns it; `name` as for [`Bed::delete`].
@@ -163,14 +166,18 @@ impl Bed {
             return Ok((ApiResource::erase::<CustomResourceDefinition>(&()), false));
         }
         let kind = GroupVersionKind::try_from(types)?;
-        let mut found = pinned_kind(&self.client(), &kind).await;
-        // An API server may close a connection just when it is used again; a read may be repeated.
-        if matches!(found, Err(kube::Error::Service(_) | kube::Error::HyperError(_))) {
-            found = pinned_kind(&self.client(), &kind).await;
-        }
-        let (resource, capabilities) =
-            found.with_context(|| format!("the API server does not serve {} of {}", types.kind, types.api_version))?;
+        let (resource, capabilities) = read(async || pinned_kind(&self.client(), &kind).await)
+            .await
+            .with_context(|| format!("the API server does not serve {} of {}", types.kind, types.api_version))?;
         Ok((resource, capabilities.scope == Scope::Namespaced))
+    }
+}
+
+/// Reads once more where a kept connection failed: an API server may close it just when it is used again.
+async fn read<T>(read: impl AsyncFn() -> Result<T, kube::Error>) -> Result<T, kube::Error> {
+    match read().await {
+        Err(kube::Error::Service(_) | kube::Error::HyperError(_)) => read().await,
+        result => result,
     }
 }
 
@@ -196,7 +203,7 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     conditions.iter().find(|condition| condition["type"] == kind)?["status"].as_str()
 }
 
-/// Tries again until it succeeds, for as long as `within`.
+/// Tries again until it succeeds, for as long as `within`; one attempt may take 20 seconds.
 ///
 /// # Errors
 ///
@@ -209,10 +216,11 @@ pub async fn eventually<T>(
     let deadline = Instant::now() + within;
     let mut failed = anyhow::anyhow!("the first attempt took longer");
     while Instant::now() < deadline {
-        match tokio::time::timeout_at(deadline, attempt()).await {
+        // A request that is never answered must not use up the whole time.
+        match tokio::time::timeout_at(deadline.min(Instant::now() + ATTEMPT), attempt()).await {
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(error)) => failed = error,
-            Err(_) => break,
+            Err(_) => failed = failed.context(format!("an attempt took longer than {} s", ATTEMPT.as_secs())),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -92,8 +92,11 @@ impl Keeper {
             }
         }
         self.leading.send_replace(false);
-        for place in 0..self.candidates.len() {
-            let _ = timeout(TIMING.retry, self.give_back(place)).await;
+        for (place, candidate) in self.candidates.iter().enumerate() {
+            if let Err(error) = self.give_back(place).await {
+                let failure = crate::text::chain(&error);
+                tracing::warn!("lease {}: not given back: {failure}", candidate.lease());
+            }
         }
     }
 
@@ -162,7 +165,7 @@ impl Keeper {
     }
 
     /// Lets others take a lease at once.
-    async fn give_back(&mut self, place: usize) -> Result<(), kube::Error> {
+    async fn give_back(&self, place: usize) -> Result<(), kube::Error> {
         let (api, candidate) = (self.api(place), &self.candidates[place]);
         let name = &candidate.lease().name;
         loop {

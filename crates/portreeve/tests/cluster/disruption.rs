@@ -225,7 +225,7 @@ async fn take_over(platform: &Platform, leader: Operator) -> anyhow::Result<()> 
     let mut third = Operator::start(&platform.bed, "third", ARGUMENTS)?;
     third.wait_ready().await?;
     second.stop().await?;
-    eventually("the third leads", Duration::from_secs(8), async || {
+    eventually("the third leads before the leases run out", Duration::from_secs(13), async || {
         ensure!(leads(&third).await?);
         Ok(())
     })
