@@ -12,8 +12,10 @@ RUN apt-get update && apt-get install -y --no-install-recommends cmake musl-tool
 RUN rustup target add "$(uname -m)-unknown-linux-musl"
 WORKDIR /src
 COPY . .
+# Kernels for ARM have pages of 4, 16 or 64 KiB: the allocator has to be built for the largest that it may meet.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     target="$(uname -m)-unknown-linux-musl" \
+    && if [ "$(uname -m)" = aarch64 ]; then export JEMALLOC_SYS_WITH_LG_PAGE=16; fi \
     && cargo build --release --locked --package portreeve --target "$target" \
     && cp "target/$target/release/portreeve" /portreeve
 

@@ -62,7 +62,7 @@ pub(crate) struct Recorder {
 /// How many events may wait. Of a greater burst the rest is lost: the conditions say the same.
 const QUEUE: usize = 2000;
 /// How many are created at once.
-const SIDE_BY_SIDE: usize = 4;
+const SIDE_BY_SIDE: usize = 1;
 
 impl Recorder {
     /// Starts the task that creates events.

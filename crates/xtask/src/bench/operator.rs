@@ -11,7 +11,9 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::{keep, versions};
-use crate::load::{Apps, Gateway, Owners, Platform, Usage, Writes, build_operator, create_all, delete, usage, writes};
+use crate::load::{
+    Apps, Gateway, Owners, Platform, Usage, Writes, build_operator, create_all, delete, limit, usage, writes,
+};
 use crate::{bed, runtime};
 
 /// Writes of the load itself while it is measured.
@@ -46,6 +48,9 @@ struct Run {
     created: f64,
     /// Seconds from the first app's creation until all were Ready.
     ready: f64,
+    /// Seconds that the same requests, without the events, take when a client sends them that decides nothing and waits for
+    /// nobody: what the API server needs on this machine, whoever asks.
+    limit: f64,
     /// Seconds from the deletion of a Service until its app said so.
     service_gone: f64,
     writes_per_app: f64,
@@ -98,6 +103,10 @@ async fn measure(operator: &Path, gateway: Gateway, count: usize, settled: u64) 
     let settled_writes = (&writes(&client).await? - &then).of_operator(OF_LOAD);
     let used = usage(process)?;
     let service_gone = delete_service(&platform, &owners).await?;
+    drop(owners);
+    // Its watches stay, and cost the API server what they cost.
+    platform.operator.pause()?;
+    let limit = limit(&client, count - 1, count).await?;
 
     let writes = (&then - &at_first).of_operator(OF_LOAD);
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
@@ -109,6 +118,7 @@ async fn measure(operator: &Path, gateway: Gateway, count: usize, settled: u64) 
         load_before,
         created: created.as_secs_f64(),
         ready: ready.as_secs_f64(),
+        limit: limit.as_secs_f64(),
         service_gone: service_gone.as_secs_f64(),
         writes_per_app: each,
         writes,
@@ -147,20 +157,21 @@ async fn delete_service(platform: &Platform, owners: &Owners) -> anyhow::Result<
 
 fn print(runs: &[Run]) {
     println!(
-        "{:>6} {:<14} {:>8} {:>8} {:>9} {:>11} {:>9} {:>9} {:>8} {:>9}",
-        "apps", "gateway", "created", "Ready", "writes", "settled", "resident", "peak", "CPU", "Service"
+        "{:>6} {:<14} {:>8} {:>8} {:>8} {:>9} {:>11} {:>9} {:>9} {:>8} {:>9}",
+        "apps", "gateway", "created", "Ready", "limit", "writes", "settled", "resident", "peak", "CPU", "Service"
     );
     println!(
-        "{:>6} {:<14} {:>8} {:>8} {:>9} {:>11} {:>9} {:>9} {:>8} {:>9}",
-        "", "", "s", "s", "per app", "per minute", "MB", "MB", "s", "gone, s"
+        "{:>6} {:<14} {:>8} {:>8} {:>8} {:>9} {:>11} {:>9} {:>9} {:>8} {:>9}",
+        "", "", "s", "s", "s", "per app", "per minute", "MB", "MB", "s", "gone, s"
     );
     for run in runs {
         println!(
-            "{:>6} {:<14} {:>8.2} {:>8.2} {:>9.2} {:>11.1} {:>9.1} {:>9.1} {:>8.2} {:>9.3}",
+            "{:>6} {:<14} {:>8.2} {:>8.2} {:>8.2} {:>9.2} {:>11.1} {:>9.1} {:>9.1} {:>8.2} {:>9.3}",
             run.apps,
             name(run.gateway),
             run.created,
             run.ready,
+            run.limit,
             run.writes_per_app,
             run.settled_writes_per_minute,
             run.settled.resident,

@@ -3,6 +3,7 @@
 
 mod apps;
 mod create;
+mod limit;
 mod owners;
 mod platform;
 mod process;
@@ -11,6 +12,7 @@ mod stub;
 
 pub(crate) use apps::Apps;
 pub(crate) use create::{create_all, create_through, delete};
+pub(crate) use limit::limit;
 pub(crate) use owners::Owners;
 pub(crate) use platform::{Gateway, Platform, build_operator};
 pub(crate) use process::{Usage, usage};
