@@ -113,14 +113,25 @@ pub mod reasons {
     pub const AUTH_CONFIGURED: &str = "AuthConfigured";
     /// False, by choice: the app asks for no sign-in.
     pub const AUTH_DISABLED: &str = "AuthDisabled";
-    /// False: no SecurityPolicy targets the main route, so no route is made.
+    /// False: nothing can sign visitors in here, so the route leads nowhere.
     pub const POLICY_MISSING: &str = "PolicyMissing";
-    /// False: a `SecurityPolicy` demands sign-in, and the gateway refuses it; the route leads nowhere.
-    pub const POLICY_NOT_ACCEPTED: &str = "PolicyNotAccepted";
     /// False: sign-in at the gateway cannot be put in front of routes that the app makes itself.
     pub const AUTH_NEEDS_OPERATOR_ROUTES: &str = "AuthNeedsOperatorRoutes";
     /// False: the client Secret is not there, or lacks a key.
     pub const VALIDATION_FAILED: &str = "ValidationFailed";
+    /// False: the platform has no such identity provider, or the app does not say which.
+    pub const INVALID_PROVIDER: &str = "InvalidProvider";
+    /// False: Portreeve makes no clients at this kind of provider.
+    pub const PROVISIONING_NOT_SUPPORTED: &str = "ProvisioningNotSupported";
+    /// False: the client could not be made at the provider; it is tried again. Of a tenant: the virtual cluster could not
+    /// be installed; events of one that cannot be removed have this reason too.
+    pub const PROVISIONING_FAILED: &str = "ProvisioningFailed";
+    /// False: the client is another app's, by whichever way the two names came to be one.
+    pub const CLIENT_CONFLICT: &str = "ClientConflict";
+    /// False: the gateway refuses the SecurityPolicy, so the route leads nowhere.
+    pub const SECURITY_POLICY_FAILED: &str = "SecurityPolicyFailed";
+    /// False: the provider's keys are not known, so that groups cannot be enforced.
+    pub const GROUPS_NOT_ENFORCEABLE: &str = "GroupsNotEnforceable";
 
     // TCPRoutingReady and the entries of `status.tcp`, in the order in which the first that applies is reported
 
@@ -268,8 +279,6 @@ pub mod reasons {
     pub const NAMESPACE_FAILED: &str = "NamespaceFailed";
     /// False: what the tenant may use could not be set.
     pub const QUOTA_FAILED: &str = "QuotaFailed";
-    /// False: the virtual cluster could not be installed. Events of a tenant that cannot be removed have this reason too.
-    pub const PROVISIONING_FAILED: &str = "ProvisioningFailed";
     /// False: the API server's name could not be served.
     pub const NETWORKING_FAILED: &str = "NetworkingFailed";
     /// False: the apps' names could not be served.
@@ -297,4 +306,10 @@ pub mod events {
     pub const USER_PROVIDED_SECRET_INVALID: &str = "UserProvidedSecretInvalid";
     /// Normal: sign-in is in force.
     pub const CONFIGURED: &str = "Configured";
+    /// Normal: the client has been made at the provider.
+    pub const PROVISIONED: &str = "Provisioned";
+    /// Warning: users are not added to a group that was not made for the app.
+    pub const GROUP_NOT_OWN: &str = "GroupNotOwn";
+    /// Warning: the app goes, and its clients stay at the provider.
+    pub const CLIENTS_LEFT_BEHIND: &str = "ClientsLeftBehind";
 }

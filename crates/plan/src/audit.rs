@@ -84,7 +84,11 @@ fn removed(plan: &Plan) -> BTreeMap<&ObjectRef, Vec<Option<usize>>> {
         let changes = operations.iter().filter(|operation| operation["op"] != "test");
         changes.map(|operation| place(operation).filter(|_| operation["op"] == "remove")).collect()
     };
-    plan.patches.iter().map(|patch| (&patch.object, removals(&patch.operations))).collect()
+    // What is taken out of metadata is Portreeve's own, or what it was asked by.
+    let is_of_metadata =
+        |operation: &Value| operation["path"].as_str().is_some_and(|path| path.starts_with("/metadata/"));
+    let of_specs = plan.patches.iter().filter(|patch| !patch.operations.iter().all(is_of_metadata));
+    of_specs.map(|patch| (&patch.object, removals(&patch.operations))).collect()
 }
 
 /// Without the version, of which there may be several.
@@ -344,8 +348,8 @@ impl Audit<'_> {
         faults
     }
 
-    /// An app that demands sign-in at the gateway has routes only with a policy; it has a public route only beside its
-    /// main one.
+    /// An app that demands sign-in at the gateway has routes that lead somewhere only with a policy that the gateway has
+    /// accepted; it has a public route only beside its main one.
     fn protection(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         for app in &self.view.world.apps {
@@ -355,16 +359,18 @@ impl Audit<'_> {
             );
             let auth = app.spec.auth.as_ref().filter(|auth| auth.enabled);
             let main = derived::http_route(name);
-            let guarded =
-                self.view.policies_in(namespace).iter().any(|policy| {
-                    policy.spec.targets().any(|target| target.kind == "HTTPRoute" && target.name == main)
-                });
-            let unguarded = auth.is_some_and(|auth| auth.enforce_at_gateway) && !guarded;
+            let stays_open = self.view.world.config.login.as_ref().is_some_and(|login| login.stay_open);
+            let is_guarded = stays_open || self.holds_policy(namespace, &main);
+            let unguarded = auth.is_some_and(|auth| auth.enforce_at_gateway) && !is_guarded;
             let route = |name: String| {
                 let route = Key::new(Kind::HttpRoute, namespace, name).object_ref("");
                 let uid = app.metadata.uid.as_deref();
-                let owned = |body: &&Value| body["metadata"]["ownerReferences"][0]["uid"].as_str() == uid;
-                self.after.get(&route).filter(owned).map(|_| route)
+                let leads = |body: &&Value| {
+                    let rules = body["spec"]["rules"].as_array().into_iter().flatten();
+                    let mut backends = rules.flat_map(|rule| rule["backendRefs"].as_array().into_iter().flatten());
+                    body["metadata"]["ownerReferences"][0]["uid"].as_str() == uid && backends.next().is_some()
+                };
+                self.after.get(&route).filter(leads).map(|_| route)
             };
             let (main, public) = (route(main), route(derived::public_http_route(name)));
             let public_alone = public.is_some() && (main.is_none() || auth.is_none());
@@ -372,6 +378,19 @@ impl Audit<'_> {
             faults.extend(public.filter(|_| unguarded || public_alone).map(Fault::Unprotected));
         }
         faults
+    }
+}
+
+impl Audit<'_> {
+    /// Whether a gateway says that it has a policy of this route in force.
+    fn holds_policy(&self, namespace: &str, route: &str) -> bool {
+        self.view.policies_in(namespace).iter().any(|policy| {
+            let ancestors = policy.status.iter().flat_map(|status| &status.ancestors);
+            let mut conditions = ancestors.flat_map(|ancestor| &ancestor.conditions);
+            policy.metadata.deletion_timestamp.is_none()
+                && policy.spec.targets().any(|target| target.name == route)
+                && conditions.any(|condition| condition.type_ == "Accepted" && condition.status == "True")
+        })
     }
 }
 

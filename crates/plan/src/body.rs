@@ -30,6 +30,9 @@ pub(crate) const HELM_RELEASE_V2: &str = "helm.toolkit.fluxcd.io/v2";
 /// Group and version of the kinds by which Flux gets charts.
 pub(crate) const FLUX_SOURCE_V1: &str = "source.toolkit.fluxcd.io/v1";
 
+/// Group and version of Role and RoleBinding.
+pub(crate) const RBAC_V1: &str = "rbac.authorization.k8s.io/v1";
+
 /// Group and version of NetworkPolicy.
 pub(crate) const NETWORK_POLICY_V1: &str = "networking.k8s.io/v1";
 
@@ -72,6 +75,8 @@ pub(crate) struct Metadata<'a> {
     pub(crate) annotations: BTreeMap<String, String>,
     /// The controller; absent for objects that stay when the owner goes.
     pub(crate) owner: Option<OwnerIdentity<'a>>,
+    /// What has to happen before it may go.
+    pub(crate) finalizers: Vec<&'static str>,
 }
 
 /// An object with `metadata` and `spec`; `Null` as `spec` leaves it out.
@@ -87,6 +92,9 @@ pub(crate) fn object(key: &Key, api_version: &str, metadata: Metadata<'_>, spec:
     }
     if let Some(owner) = metadata.owner {
         meta["ownerReferences"] = vec![owner.reference()].into();
+    }
+    if !metadata.finalizers.is_empty() {
+        meta["finalizers"] = metadata.finalizers.into();
     }
     let mut body = json!({ "apiVersion": api_version, "kind": key.kind.as_str() });
     body["metadata"] = meta;
@@ -139,7 +147,7 @@ fn listener(name: &str, hosts: &HostPattern, port: u16, protocol: &str, tls: Val
     listener
 }
 
-/// `spec` of an HTTPRoute of one backend.
+/// `spec` of an HTTPRoute of one backend. Without a backend, every request that it matches is refused.
 pub(crate) fn http_route(
     parents: &[Parent],
     hostname: &str,
@@ -234,7 +242,8 @@ impl OwnerIdentity<'_> {
         }
     }
 
-    fn reference(&self) -> Value {
+    /// As its objects name it.
+    pub(crate) fn reference(&self) -> Value {
         let (api_version, kind) = self.kind.api();
         json!({
             "apiVersion": api_version,

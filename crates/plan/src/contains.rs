@@ -19,7 +19,7 @@ pub(crate) fn contains<T: Serialize + ?Sized>(field: &str, there: &T, wanted: &V
 }
 
 /// What API servers fill in where it is left out of items of lists, in the kinds that Portreeve writes.
-const FILLED_IN: [&str; 7] = ["group", "kind", "matches", "path", "protocol", "type", "weight"];
+const FILLED_IN: [&str; 8] = ["cacheDuration", "group", "kind", "matches", "path", "protocol", "type", "weight"];
 
 /// `whole`: within a list that is one whole.
 fn compare<T: Serialize + ?Sized>(field: &str, there: &T, wanted: &Value, whole: bool) -> bool {

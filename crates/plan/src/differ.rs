@@ -24,7 +24,7 @@ pub(crate) struct Drift {
 pub(crate) fn differ(live: Option<Live<'_>>, body: &Value) -> Drift {
     let Some(live) = live else { return Drift { due: true, generation: 1 } };
     let metadata = live.metadata();
-    let spec_differs = !live.spec_contains(&body["spec"]);
+    let spec_differs = !live.contents_contain(body);
     let data_differs = !live.data_contains(&body["data"]);
     let metadata_differs = !contains("metadata", metadata, &body["metadata"]);
     let must_go = owned_by_us(metadata.managed_fields.as_deref()).any(|fields| fields.go_beyond(body));

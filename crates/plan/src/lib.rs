@@ -21,12 +21,14 @@ pub mod claim;
 mod condition;
 mod contains;
 mod contest;
+mod departure;
 mod dials;
 mod differ;
 mod docket;
 mod examine;
 mod gateway;
 mod isolation;
+mod login;
 pub mod merge;
 mod object;
 mod output;
@@ -48,6 +50,9 @@ pub use audit::{Fault, audit};
 pub use contest::{OpenListener, listeners_open_to_all};
 pub use dials::{GatewayPorts, ports_to_dial, remembered_dials, remembered_proofs};
 pub use examine::{Advice, Severity, examine};
+pub use login::{
+    ClientProvision, ClientRemoval, Keycloak, Login, ProvidedClient, ProvidedGroup, ProvisionReport, RemovalReport,
+};
 pub use output::{
     ApiServerDial, Apply, Event, FIELD_MANAGER, ObjectRef, Patch, Plan, ReleaseAction, ReleaseStep, SecretCopy,
     StatusWrite, Takeover, VALUES_LABEL,

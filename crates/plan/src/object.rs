@@ -7,6 +7,7 @@ use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use portreeve_api::names::{labels, nebari_app as derived, tenant};
@@ -32,6 +33,8 @@ pub(crate) enum Kind {
     LimitRange,
     ConfigMap,
     NetworkPolicy,
+    Role,
+    RoleBinding,
     AdminNetworkPolicy,
     ClusterNetworkPolicy,
     ReferenceGrant,
@@ -64,6 +67,8 @@ pub(crate) enum Live<'a> {
     LimitRange(&'a LimitRange),
     ConfigMap(&'a ConfigMap),
     NetworkPolicy(&'a NetworkPolicy),
+    Role(&'a Role),
+    RoleBinding(&'a RoleBinding),
     AdminNetworkPolicy(&'a AdminNetworkPolicy),
     ClusterNetworkPolicy(&'a ClusterNetworkPolicy),
     ReferenceGrant(&'a ReferenceGrant),
@@ -109,6 +114,8 @@ impl Kind {
             Self::LimitRange => "LimitRange",
             Self::ConfigMap => "ConfigMap",
             Self::NetworkPolicy => "NetworkPolicy",
+            Self::Role => "Role",
+            Self::RoleBinding => "RoleBinding",
             Self::AdminNetworkPolicy => "AdminNetworkPolicy",
             Self::ClusterNetworkPolicy => "ClusterNetworkPolicy",
             Self::ReferenceGrant => "ReferenceGrant",
@@ -128,7 +135,13 @@ impl Kind {
     /// The name of its CRD; absent for what every API server knows.
     fn crd(self) -> Option<&'static str> {
         match self {
-            Self::Namespace | Self::ResourceQuota | Self::LimitRange | Self::ConfigMap | Self::NetworkPolicy => None,
+            Self::Namespace
+            | Self::ResourceQuota
+            | Self::LimitRange
+            | Self::ConfigMap
+            | Self::NetworkPolicy
+            | Self::Role
+            | Self::RoleBinding => None,
             Self::AdminNetworkPolicy => Some("adminnetworkpolicies.policy.networking.k8s.io"),
             Self::ClusterNetworkPolicy => Some("clusternetworkpolicies.policy.networking.k8s.io"),
             Self::ReferenceGrant => Some("referencegrants.gateway.networking.k8s.io"),
@@ -148,7 +161,13 @@ impl Kind {
     /// Whether the API server knows it, so that objects of it can be written.
     pub(crate) fn is_served(self, served: &Served) -> bool {
         match self {
-            Self::Namespace | Self::ResourceQuota | Self::LimitRange | Self::ConfigMap | Self::NetworkPolicy => true,
+            Self::Namespace
+            | Self::ResourceQuota
+            | Self::LimitRange
+            | Self::ConfigMap
+            | Self::NetworkPolicy
+            | Self::Role
+            | Self::RoleBinding => true,
             Self::AdminNetworkPolicy => served.admin_network_policies,
             Self::ClusterNetworkPolicy => served.cluster_network_policies,
             Self::ReferenceGrant => served.reference_grants,
@@ -216,6 +235,8 @@ impl<'a> Live<'a> {
             Self::LimitRange(_) => Kind::LimitRange,
             Self::ConfigMap(_) => Kind::ConfigMap,
             Self::NetworkPolicy(_) => Kind::NetworkPolicy,
+            Self::Role(_) => Kind::Role,
+            Self::RoleBinding(_) => Kind::RoleBinding,
             Self::AdminNetworkPolicy(_) => Kind::AdminNetworkPolicy,
             Self::ClusterNetworkPolicy(_) => Kind::ClusterNetworkPolicy,
             Self::ReferenceGrant(_) => Kind::ReferenceGrant,
@@ -239,6 +260,8 @@ impl<'a> Live<'a> {
             Self::LimitRange(object) => &object.metadata,
             Self::ConfigMap(object) => &object.metadata,
             Self::NetworkPolicy(object) => &object.metadata,
+            Self::Role(object) => &object.metadata,
+            Self::RoleBinding(object) => &object.metadata,
             Self::AdminNetworkPolicy(object) => &object.metadata,
             Self::ClusterNetworkPolicy(object) => &object.metadata,
             Self::ReferenceGrant(object) => &object.metadata,
@@ -255,14 +278,26 @@ impl<'a> Live<'a> {
         }
     }
 
+    /// Whether what `body` wants of it, beside its metadata, is there.
+    pub(crate) fn contents_contain(self, body: &Value) -> bool {
+        match self {
+            Self::Role(object) => contains("rules", &object.rules, &body["rules"]),
+            Self::RoleBinding(object) => {
+                contains("roleRef", &object.role_ref, &body["roleRef"])
+                    && contains("subjects", &object.subjects, &body["subjects"])
+            }
+            _ => self.spec_contains(&body["spec"]),
+        }
+    }
+
     /// Whether all that is `wanted` is in its `spec`.
     pub(crate) fn spec_contains(self, wanted: &Value) -> bool {
         match self {
             Self::Namespace(object) => contains("spec", &object.spec, wanted),
             Self::ResourceQuota(object) => contains("spec", &object.spec, wanted),
             Self::LimitRange(object) => contains("spec", &object.spec, wanted),
-            // It has data instead.
-            Self::ConfigMap(_) => wanted.is_null(),
+            // They have something else instead.
+            Self::ConfigMap(_) | Self::Role(_) | Self::RoleBinding(_) => wanted.is_null(),
             Self::NetworkPolicy(object) => contains("spec", &object.spec, wanted),
             Self::AdminNetworkPolicy(object) => contains("spec", &object.spec, wanted),
             Self::ClusterNetworkPolicy(object) => contains("spec", &object.spec, wanted),
@@ -294,7 +329,7 @@ impl<'a> Live<'a> {
             Self::Namespace(object) => serde_json::to_value(&object.spec),
             Self::ResourceQuota(object) => serde_json::to_value(&object.spec),
             Self::LimitRange(object) => serde_json::to_value(&object.spec),
-            Self::ConfigMap(_) => Ok(Value::Null),
+            Self::ConfigMap(_) | Self::Role(_) | Self::RoleBinding(_) => Ok(Value::Null),
             Self::NetworkPolicy(object) => serde_json::to_value(&object.spec),
             Self::AdminNetworkPolicy(object) => serde_json::to_value(&object.spec),
             Self::ClusterNetworkPolicy(object) => serde_json::to_value(&object.spec),
@@ -323,13 +358,17 @@ impl<'a> Live<'a> {
             || owned_by_us(metadata.managed_fields.as_deref()).next().is_some()
     }
 
-    /// Whether it has the name that the contract gives to the policy of the app that controls it. The former operator
-    /// wrote no labels on policies.
-    pub(crate) fn is_policy_of_its_app(self) -> bool {
+    /// Whether it has the name that the contract gives to such an object of the app that controls it. The former operator
+    /// wrote no labels on these.
+    pub(crate) fn is_called_after_its_app(self) -> bool {
         let metadata = self.metadata();
         let app = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
-        let name = app.map(|app| derived::security_policy(&app.name));
-        matches!(self, Self::SecurityPolicy(_)) && name.is_some() && name == metadata.name
+        let name = app.and_then(|app| match self {
+            Self::SecurityPolicy(_) => Some(derived::security_policy(&app.name)),
+            Self::Role(_) | Self::RoleBinding(_) => Some(derived::oidc_secret_reader(&app.name)),
+            _ => None,
+        });
+        name.is_some() && name == metadata.name
     }
 
     /// Who made this object.
@@ -341,7 +380,7 @@ impl<'a> Live<'a> {
     pub(crate) fn is_made(self) -> bool {
         match self.maker() {
             // An app's own controller may make the app the controller of objects that are not ours.
-            Maker::Uid(..) => self.bears_our_mark() || self.is_policy_of_its_app(),
+            Maker::Uid(..) => self.bears_our_mark() || self.is_called_after_its_app(),
             Maker::AppLabel(..) | Maker::TenantLabel(_) => true,
             Maker::Foreign => false,
         }

@@ -1,6 +1,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::login::{ClientProvision, ClientRemoval};
+
 /// What must be written to make the world as its owners want it; empty when it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -31,6 +33,11 @@ pub struct Plan {
     /// API servers of tenants to dial under their public names, at an interval: no write, and the same as long as the
     /// world is. What comes of it is [`crate::World::dialled`].
     pub dials: Vec<ApiServerDial>,
+    /// What to ask the identity provider for, beside everything else; what becomes of it comes back as
+    /// [`crate::World::provisions`]. It stands here until that is so, and again when it has to be done anew.
+    pub provision: Vec<ClientProvision>,
+    /// What to remove at the identity provider, likewise; it comes back as [`crate::World::removals`].
+    pub deprovision: Vec<ClientRemoval>,
     /// When to plan again although nothing has changed.
     pub wake_at: Option<jiff::Timestamp>,
 }
@@ -195,7 +202,7 @@ impl SecretCopy {
 }
 
 impl Plan {
-    /// Whether there is nothing to write; [`Plan::wake_at`] may still be set.
+    /// Whether there is nothing to write; [`Plan::wake_at`] may still be set, and the identity provider may still be asked.
     pub fn is_empty(&self) -> bool {
         self.guard.is_empty()
             && self.copies.is_empty()

@@ -1,12 +1,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::absent;
-use crate::app::{self, App, AppCase};
+use crate::app::{self, App, AppCase, ClientOwners};
 use crate::body::CERTIFICATE_V1;
 use crate::contest::Contests;
+use crate::departure;
 use crate::docket::{Docket, Judgement};
-use crate::object::{Kind, OwnerIdentity};
-use crate::output::{ObjectRef, Plan, SecretCopy};
+use crate::object::{Kind, Live, OwnerIdentity};
+use crate::output::{ObjectRef, Patch, Plan, SecretCopy};
 use crate::prune::{due, prune, released};
 use crate::settled::{Alarm, Settled};
 use crate::tenant::{self, Orphan, Parting, Shards, Tenant, TenantCase};
@@ -26,6 +27,7 @@ pub fn plan(world: &World) -> Plan {
     let settled = Settled { view: &view, judgement: &judgement, wanted: &wanted, contests: &contests };
     let mut plan = status(&settled, &cases, &shards, &made);
     let farewells = farewells(&settled, &cases, &made);
+    let departures = cases.departures(&view, &mut plan);
     plan.guard = cases.unguarded(world);
     let (strays, told): (Vec<_>, Vec<_>) = wanted.take_strays().into_iter().unzip();
     plan.events.extend(told);
@@ -43,7 +45,9 @@ pub fn plan(world: &World) -> Plan {
     let released = released(&gone, &leaving).into_iter().map(OwnerIdentity::object_ref);
     let is_over = |owner: &ObjectRef| {
         let mut parting = partings.iter().filter(|parting| parting.owner() == *owner);
-        !farewells.contains_key(owner) && parting.all(|parting| parting.is_over(&orphans))
+        !farewells.contains_key(owner)
+            && !departures.contains(owner)
+            && parting.all(|parting| parting.is_over(&orphans))
     };
     plan.release = released.filter(is_over).collect();
     let leave = |case: &&AppCase<'_>| plan.release.contains(&case.app.identity().object_ref());
@@ -52,6 +56,9 @@ pub fn plan(world: &World) -> Plan {
     plan.releases.extend(made.tenants.iter().filter_map(|rendered| rendered.provision.step.clone()));
     plan.patches = app::removal(farewells.into_values().flat_map(|one| one.entries).collect());
     plan.patches.extend(strays);
+    plan.patches.extend(cases.heeded(&made));
+    plan.patches.extend(cases.policies_that_may_go(&view));
+    plan.provision = made.apps.iter().filter_map(|made| made.sign_in.as_ref()?.request.clone()).collect();
     plan
 }
 
@@ -87,7 +94,8 @@ fn render<'v, 'a>(
     judgement: &Judgement,
 ) -> (Wanted<'v, 'a>, Made) {
     let mut wanted = Wanted::new(view);
-    let apps = cases.apps.iter().map(|case| app::render(view, case, judgement, &mut wanted)).collect();
+    let owners = ClientOwners::of(&cases.apps);
+    let apps = cases.apps.iter().map(|case| app::render(view, case, (judgement, &owners), &mut wanted)).collect();
     let tenants = cases.tenants.iter().map(|case| tenant::render(view, case, shards, judgement, &mut wanted));
     let tenants: Vec<_> = tenants.collect();
     tenant::render_gateways(view, tenants.iter(), &mut wanted);
@@ -162,6 +170,31 @@ impl<'a> Cases<'a> {
         copies
     }
 
+    /// Apps that may not go yet, since something of theirs is left at the identity provider.
+    fn departures(&self, view: &View<'_>, plan: &mut Plan) -> BTreeSet<ObjectRef> {
+        let leaving = self.apps.iter().filter(|case| case.app.is_leaving());
+        let waiting = leaving.filter(|case| departure::waits(view, &case.app, plan));
+        waiting.map(|case| case.app.identity().object_ref()).collect()
+    }
+
+    /// Takes the annotation away that asked for clients to be made again, once they have been.
+    fn heeded<'s>(&'s self, made: &'s Made) -> impl Iterator<Item = Patch> + 's {
+        let heeded = self.apps.iter().zip(&made.apps);
+        heeded.filter_map(|(case, made)| {
+            let value = made.sign_in.as_ref()?.heeded.as_ref()?;
+            Some(departure::heeded(case.app.identity().object_ref(), value))
+        })
+    }
+
+    /// Policies that wait to go, and that nothing needs any more.
+    fn policies_that_may_go<'s>(&'s self, view: &'s View<'_>) -> impl Iterator<Item = Patch> + 's {
+        let going = view.world.security_policies.iter().filter(|one| one.metadata.deletion_timestamp.is_some());
+        going.filter_map(|policy| {
+            let owner = self.apps.iter().find(|case| Live::SecurityPolicy(policy).maker().is(case.app.identity()));
+            departure::policy(view, policy, owner.map(|case| &case.app))
+        })
+    }
+
     /// The uids of those that are not being deleted.
     fn staying(&self) -> BTreeSet<&'a str> {
         self.owners().filter(|(_, is_leaving, _)| !is_leaving).map(|(owner, _, _)| owner.uid).collect()
@@ -191,13 +224,14 @@ fn is_guarded(owner: &OwnerIdentity<'_>, finalizers: Option<&Vec<String>>) -> bo
 fn api_version(kind: Kind, world: &World) -> &'static str {
     use crate::body::{
         ADMIN_NETWORK_POLICY_V1ALPHA1, CLUSTER_NETWORK_POLICY_V1ALPHA2, DNS_ENDPOINT_V1ALPHA1, FLUX_SOURCE_V1,
-        GATEWAY_API_V1, HELM_RELEASE_V2, NETWORK_POLICY_V1, SECURITY_POLICY_V1ALPHA1,
+        GATEWAY_API_V1, HELM_RELEASE_V2, NETWORK_POLICY_V1, RBAC_V1, SECURITY_POLICY_V1ALPHA1,
     };
     match (kind, world.served.tls_routes) {
         (Kind::Namespace | Kind::ResourceQuota | Kind::LimitRange | Kind::ConfigMap, _) => "v1",
         (Kind::OciRepository | Kind::HelmRepository, _) => FLUX_SOURCE_V1,
         (Kind::HelmRelease, _) => HELM_RELEASE_V2,
         (Kind::NetworkPolicy, _) => NETWORK_POLICY_V1,
+        (Kind::Role | Kind::RoleBinding, _) => RBAC_V1,
         (Kind::AdminNetworkPolicy, _) => ADMIN_NETWORK_POLICY_V1ALPHA1,
         (Kind::ClusterNetworkPolicy, _) => CLUSTER_NETWORK_POLICY_V1ALPHA2,
         (Kind::DnsEndpoint, _) => DNS_ENDPOINT_V1ALPHA1,

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota, Secret, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use portreeve_api::names::{self, labels};
@@ -62,6 +63,8 @@ pub(crate) struct View<'a> {
     /// The first Service of each Gateway's data plane; both by namespace and name.
     data_planes: HashMap<(&'a str, &'a str), (&'a str, &'a str)>,
     network_policies: ByName<'a, NetworkPolicy>,
+    roles: ByName<'a, Role>,
+    role_bindings: ByName<'a, RoleBinding>,
     /// By kind, namespace and name.
     unreadable: HashMap<(&'a str, &'a str, &'a str), &'a ObjectMeta>,
     admin_network_policies: ByName<'a, AdminNetworkPolicy>,
@@ -107,6 +110,8 @@ impl<'a> View<'a> {
             policies_in: by_namespace(&world.security_policies),
             data_planes: data_planes(world),
             network_policies: by_name(&world.network_policies),
+            roles: by_name(&world.roles),
+            role_bindings: by_name(&world.role_bindings),
             unreadable: unreadable(world),
             admin_network_policies: by_name(&world.admin_network_policies),
             cluster_network_policies: by_name(&world.cluster_network_policies),
@@ -214,6 +219,10 @@ impl<'a> View<'a> {
         self.tls_routes_in.get(namespace).map_or(&[], Vec::as_slice)
     }
 
+    pub(crate) fn security_policy(&self, namespace: &str, name: &str) -> Option<&'a SecurityPolicy> {
+        self.security_policies.get(&(namespace, name)).copied()
+    }
+
     pub(crate) fn policies_in(&self, namespace: &str) -> &[&'a SecurityPolicy] {
         self.policies_in.get(namespace).map_or(&[], Vec::as_slice)
     }
@@ -279,6 +288,8 @@ impl<'a> View<'a> {
             Kind::LimitRange => self.limit_ranges.get(&name).map(|object| Live::LimitRange(object)),
             Kind::ConfigMap => self.config_maps.get(&name).map(|object| Live::ConfigMap(object)),
             Kind::NetworkPolicy => self.network_policies.get(&name).map(|object| Live::NetworkPolicy(object)),
+            Kind::Role => self.roles.get(&name).map(|object| Live::Role(object)),
+            Kind::RoleBinding => self.role_bindings.get(&name).map(|object| Live::RoleBinding(object)),
             Kind::AdminNetworkPolicy => {
                 self.admin_network_policies.get(&name).map(|object| Live::AdminNetworkPolicy(object))
             }
@@ -315,6 +326,8 @@ impl<'a> View<'a> {
         let namespaces = world.namespaces.iter().map(|object| (Kind::Namespace, Live::Namespace(object)));
         let network_policies =
             world.network_policies.iter().map(|object| (Kind::NetworkPolicy, Live::NetworkPolicy(object)));
+        let roles = world.roles.iter().map(|object| (Kind::Role, Live::Role(object)));
+        let bindings = world.role_bindings.iter().map(|object| (Kind::RoleBinding, Live::RoleBinding(object)));
         let grants = world.reference_grants.iter().map(|object| (Kind::ReferenceGrant, Live::ReferenceGrant(object)));
         let certificates = world.certificates.iter().map(|object| (Kind::Certificate, Live::Certificate(object)));
         let policies =
@@ -329,7 +342,13 @@ impl<'a> View<'a> {
         let cluster = world.cluster_network_policies.iter();
         let cluster = cluster.map(|object| (Kind::ClusterNetworkPolicy, Live::ClusterNetworkPolicy(object)));
         let records = world.dns_endpoints.iter().map(|object| (Kind::DnsEndpoint, Live::DnsEndpoint(object)));
-        let objects = namespaces.chain(network_policies).chain(grants).chain(certificates).chain(policies);
+        let objects = namespaces
+            .chain(network_policies)
+            .chain(roles)
+            .chain(bindings)
+            .chain(grants)
+            .chain(certificates)
+            .chain(policies);
         let objects = objects.chain(admin).chain(cluster).chain(sets).chain(http_routes).chain(tls_routes);
         objects.chain(records).chain(all_provisioned(world))
     }

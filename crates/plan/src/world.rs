@@ -10,6 +10,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use portreeve_api::{
     AdminNetworkPolicy, Certificate, Claim, ClusterIssuer, ClusterNetworkPolicy, DnsEndpoint, HelmRelease,
@@ -18,6 +19,7 @@ use portreeve_api::{
 use portreeve_names::HostPattern;
 
 use crate::claim::{GatewayName, Owner};
+use crate::login::{Login, ProvisionReport, RemovalReport};
 use crate::output::ObjectRef;
 use crate::tenancy::{DialResult, TenantApi, TenantApps, TenantIsolation};
 
@@ -67,6 +69,10 @@ pub struct World {
     pub envoy_gateways: Vec<Arc<Deployment>>,
     /// All objects of the kind `NetworkPolicy`.
     pub network_policies: Vec<Arc<NetworkPolicy>>,
+    /// All Roles.
+    pub roles: Vec<Arc<Role>>,
+    /// All objects of the kind RoleBinding.
+    pub role_bindings: Vec<Arc<RoleBinding>>,
     /// All IngressRouteTCPs; none where the cluster does not know that kind.
     pub ingress_routes_tcp: Vec<Arc<IngressRouteTcp>>,
     /// At least those in tenants' namespaces.
@@ -115,6 +121,10 @@ pub struct World {
     /// that is refused is noted here and left out of what follows. It forgets a note when the Tenant or the part of the
     /// Gateway that is not Portreeve's changes, and after ten minutes at the latest.
     pub rejected_entries: BTreeMap<(GatewayName, String), String>,
+    /// What became of the last of [`crate::Plan::provision`] for an app, by its namespace and name.
+    pub provisions: BTreeMap<(String, String), ProvisionReport>,
+    /// What became of [`crate::Plan::deprovision`] for an app, by its namespace and name.
+    pub removals: BTreeMap<(String, String), RemovalReport>,
 }
 
 /// An object of which only its metadata can be read: it is not as its kind was when this program was built.
@@ -165,6 +175,8 @@ pub struct Config {
     /// What becomes of the listeners that the former operator put on the shared Gateways
     /// (`--migrate-legacy-listeners`).
     pub legacy_listeners: LegacyListeners,
+    /// How apps sign visitors in; absent where nothing serves that can: what must be protected then is not served.
+    pub login: Option<Login>,
 }
 
 /// How tenants' virtual clusters come to be.

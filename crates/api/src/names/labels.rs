@@ -50,6 +50,9 @@ pub const TLS_ENABLED: &str = "nebari.dev/tls-enabled";
 /// Annotation of a NebariApp: any text asks for its OIDC client to be made again; removed once it has been.
 pub const FORCE_REPROVISION: &str = "nebari.dev/force-reprovision";
 
+/// Attribute of clients and groups at the identity provider: the app that they were made for, `<namespace>/<app>`.
+pub const MADE_FOR: &str = "nebari.dev/app";
+
 /// Value of [`MANAGED_BY`] on objects of a Tenant.
 pub const KUBESPACES_OPERATOR: &str = "kubespaces-operator";
 

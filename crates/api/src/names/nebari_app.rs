@@ -7,6 +7,9 @@ use super::MAX_OBJECT_NAME;
 /// Finalizer of a NebariApp.
 pub const FINALIZER: &str = "apps.nebari.dev/finalizer";
 
+/// Finalizer of an app's SecurityPolicy: it protects until the routes that need it are closed.
+pub const POLICY_FINALIZER: &str = "apps.nebari.dev/sign-in";
+
 /// The main HTTPRoute, in the app's namespace.
 pub fn http_route(app: &str) -> String {
     format!("{app}-route")
@@ -30,6 +33,21 @@ pub fn oidc_client_secret(app: &str) -> String {
 /// The Role and RoleBinding by which the app reads that Secret.
 pub fn oidc_secret_reader(app: &str) -> String {
     format!("{app}-oidc-secret-reader")
+}
+
+/// The app's client at the identity provider. Two apps can derive the same one.
+pub fn oidc_client(app: &str, namespace: &str) -> String {
+    format!("{namespace}-{app}")
+}
+
+/// The public client of its single-page app, where the spec names none.
+pub fn spa_client(app: &str, namespace: &str) -> String {
+    format!("{namespace}-{app}-spa")
+}
+
+/// Its public client for the device flow.
+pub fn device_client(app: &str, namespace: &str) -> String {
+    format!("{namespace}-{app}-device")
 }
 
 /// The Certificate of the app's host name.

@@ -20,7 +20,8 @@ pub struct Auth {
     /// Path to which the provider sends visitors back; default: `/oauth2/callback`.
     #[serde(default, rename = "redirectURI", skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,
-    /// Ignored, as ever: the client's Secret is always `<app>-oidc-client`.
+    /// Secret with `client-id` and `client-secret` of a client that Portreeve does not make (`provisionClient: false`);
+    /// default, and where there is none of that name: `<app>-oidc-client`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret_ref: Option<String>,
     /// OIDC scopes to ask for; default: `openid`, `profile`, `email`.
@@ -67,6 +68,16 @@ pub enum AuthProvider {
     Keycloak,
     /// The provider at `issuerURL`, where clients are not made by Portreeve.
     GenericOidc,
+}
+
+impl AuthProvider {
+    /// As it stands in a manifest.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Keycloak => "keycloak",
+            Self::GenericOidc => "generic-oidc",
+        }
+    }
 }
 
 /// A request header by which a request is refused instead of being sent to the provider.

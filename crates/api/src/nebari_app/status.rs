@@ -29,6 +29,9 @@ pub struct NebariAppStatus {
     /// Hash of the settings with which the OIDC client was made, 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_config_hash: Option<String>,
+    /// Hash of all that the provider has for the app, 64 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_clients_hash: Option<String>,
     /// What the landing page shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_discovery: Option<ServiceDiscovery>,

@@ -1,10 +1,10 @@
 use k8s_openapi::api::core::v1::Secret;
 use portreeve_api::ServiceReference;
 use portreeve_api::names::nebari_app as derived;
-use portreeve_api::nebari_app::{AuthProvider, RouteManagement};
+use portreeve_api::nebari_app::RouteManagement;
 
 use super::import::not_permitted;
-use super::protection::{Protection, protection};
+use super::login::nobody_signs_in;
 use super::status::{AppReport, PUBLIC_ROUTES_IGNORED};
 use super::{Auth, CertificateSource, Section};
 use crate::acknowledgement::{http_route_statuses, route};
@@ -136,7 +136,7 @@ impl AppReport<'_, '_> {
         let routes = routes.iter().filter_map(|name| self.http_route(name));
         let unserved = Kind::HttpRoute.unserved(&self.settled.view.world.served);
         let unserved = unserved.map(|why| Reason::HttpRouteUnsupported.because(why));
-        let refused = gateway.into_iter().chain(unserved).chain(self.policy()).chain(permission);
+        let refused = gateway.into_iter().chain(unserved).chain(self.rendered.closed.clone()).chain(permission);
         let findings = refused.chain(routes).chain(self.taken_over());
         foremost(findings).unwrap_or_else(|| {
             Reason::HttpRouteReady.because(if app.ignores_public_routes() {
@@ -181,40 +181,23 @@ impl AppReport<'_, '_> {
         self.rendered.blocked(Kind::ReferenceGrant, &derived::reference_grant(app.namespace, app.name, name))
     }
 
-    fn policy(&self) -> Option<Finding> {
-        let app = &self.case.app;
-        match protection(self.settled.view, app) {
-            _ if app.auth != Auth::Gateway => None,
-            Protection::InForce => None,
-            Protection::NotInForce(why) => Some(why),
-            Protection::Missing => {
-                let unserved = Kind::SecurityPolicy.unserved(&self.settled.view.world.served);
-                Some(Reason::PolicyMissing.because(unserved.unwrap_or_else(|| {
-                    format!(
-                        "no SecurityPolicy demands sign-in on HTTPRoute {}; until one does, no route is made",
-                        derived::http_route(app.name)
-                    )
-                })))
-            }
-        }
-    }
-
     /// `AuthReady`
     pub(super) fn auth(&self) -> Finding {
         let app = &self.case.app;
         let unprotectable = self.case.web.as_ref().and_then(|web| web.refusal.clone());
         let unprotectable = unprotectable.filter(|refusal| refusal.reason == Reason::AuthNeedsOperatorRoutes);
+        let made = self.sign_in();
         let missing = match app.auth {
             Auth::Disabled => return Reason::AuthDisabled.because("Authentication is not enabled for this app"),
-            Auth::Gateway => unprotectable.or_else(|| self.policy()),
+            Auth::Gateway | Auth::App if made.is_some() => unprotectable
+                .or_else(|| foremost(self.host_name()).filter(|_| app.auth == Auth::Gateway))
+                .or_else(|| made.and_then(|made| made.fault.clone())),
+            Auth::Gateway => unprotectable.or_else(|| Some(nobody_signs_in(self.settled.view))),
             Auth::App => self.client_secret(),
         };
         missing.unwrap_or_else(|| {
-            let provider = match app.source.spec.auth.as_ref().map(|auth| auth.provider).unwrap_or_default() {
-                AuthProvider::Keycloak => "keycloak",
-                AuthProvider::GenericOidc => "generic-oidc",
-            };
-            Reason::AuthConfigured.because(format!("Authentication configured with provider {provider}"))
+            let provider = app.source.spec.auth.as_ref().map(|auth| auth.provider).unwrap_or_default();
+            Reason::AuthConfigured.because(format!("Authentication configured with provider {}", provider.as_str()))
         })
     }
 

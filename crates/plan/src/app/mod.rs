@@ -6,9 +6,9 @@ mod contested;
 mod entry_status;
 mod import;
 mod legacy;
+mod login;
 mod lower;
 mod migration;
-mod protection;
 mod render;
 mod status;
 mod tcp;
@@ -26,6 +26,7 @@ use crate::view::View;
 
 pub(crate) use conditions::has_key;
 pub(crate) use legacy::{is_legacy_entry, removal};
+pub(crate) use login::{ClientOwners, may_go, removal as client_removal};
 use lower::Section;
 pub(crate) use lower::{AppCase, lower};
 pub(crate) use migration::{Farewell, farewell, left_behind};

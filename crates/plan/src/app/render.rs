@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 
 use super::clients::{Backends, Clients};
 use super::import::{Importer, Imports};
+use super::login::{SignIn, SignInMade, nobody_signs_in};
 use super::lower::EntryListener;
-use super::protection::{Protection, protection};
-use super::{App, AppCase, Auth, CertificateSource, Entry, Section, Web};
+use super::{App, AppCase, Auth, CertificateSource, ClientOwners, Entry, Section, Web};
 use crate::acknowledgement::Parent;
 use crate::body::{self, Backend, CERTIFICATE_V1, GATEWAY_API_V1, Metadata, PathMatch};
 use crate::condition::{Finding, Reason};
 use crate::docket::Judgement;
 use crate::object::{Key, Kind};
+use crate::settled::Alarm;
 use crate::text::label_value;
 use crate::view::View;
 use crate::wanted::{Wanted, foreign};
@@ -31,6 +32,12 @@ pub(crate) struct Rendered {
     pub(crate) coming: BTreeMap<Key, Vec<Parent>>,
     /// One of each entry, unless nothing is made for the app.
     pub(super) entries: Vec<RenderedEntry>,
+    /// Absent where the app asks for no sign-in, or where the platform has none.
+    pub(crate) sign_in: Option<SignInMade>,
+    /// Why the main route may not lead to the app; absent where it may, or where there is none.
+    pub(super) closed: Option<Finding>,
+    /// When something that was put off is due.
+    pub(super) alarm: Alarm,
 }
 
 /// What was made for an entry beside its listeners and its own route.
@@ -46,7 +53,7 @@ pub(super) struct RenderedEntry {
 pub(crate) fn render<'a>(
     view: &View<'a>,
     case: &AppCase<'a>,
-    judgement: &Judgement,
+    (judgement, owners): (&Judgement, &ClientOwners<'_>),
     wanted: &mut Wanted<'_, 'a>,
 ) -> Rendered {
     let mut rendering = Rendering {
@@ -65,7 +72,7 @@ pub(crate) fn render<'a>(
     rendering.keep_policy();
     rendering.listener_set(case);
     rendering.certificate(case);
-    rendering.http_routes(case);
+    rendering.sign_in(case, owners);
     rendering.entries(case);
     rendering.reference_grants();
     rendering.rendered
@@ -86,8 +93,8 @@ pub(super) struct Rendering<'r, 'v, 'a> {
     pub(super) view: &'r View<'a>,
     pub(super) app: &'r App<'a>,
     judgement: &'r Judgement,
-    wanted: &'r mut Wanted<'v, 'a>,
-    rendered: Rendered,
+    pub(super) wanted: &'r mut Wanted<'v, 'a>,
+    pub(super) rendered: Rendered,
     has_listener_set: bool,
     /// Services of other namespaces that routes lead to, with the kinds of those routes.
     references: BTreeMap<(String, String), BTreeSet<Kind>>,
@@ -179,33 +186,38 @@ impl<'r, 'a> Rendering<'r, '_, 'a> {
         self.add(key.clone(), body::object(&key, CERTIFICATE_V1, metadata, spec));
     }
 
-    fn http_routes(&mut self, case: &AppCase<'_>) {
-        let Some((web, web_case)) = self.app.web.as_ref().zip(case.web.as_ref()) else { return };
+    /// What the app is served by. `sign_in` comes with the generation of its policy; absent where nobody can sign in.
+    pub(super) fn http_routes(&mut self, case: &AppCase<'a>, sign_in: Option<(&SignIn<'a>, Option<i64>)>) {
+        let Some((web, web_case)) = case.app.web.as_ref().zip(case.web.as_ref()) else { return };
         let Ok(hostname) = &web.hostname else { return };
         let served = self.view.world.served.http_routes;
         if self.granted(web_case.claim).is_none() || web.management == RouteManagement::App || !served {
             return;
         }
         let Some(parents) = self.parents(&web_case.section) else { return };
-        let is_open = match protection(self.view, self.app) {
-            _ if self.app.auth != Auth::Gateway => true,
-            Protection::Missing => return,
-            Protection::NotInForce(_) => false,
-            Protection::InForce => true,
+        let closed = match sign_in {
+            _ if self.app.auth != Auth::Gateway => None,
+            Some((sign_in, policy)) => {
+                sign_in.closed(self.view, &case.app, policy, &parents.0, &mut self.rendered.alarm)
+            }
+            None => Some(nobody_signs_in(self.view)),
         };
-        let main = self.http_route(web, &parents, hostname.as_str(), (false, is_open));
-        if main && is_open && self.app.auth != Auth::Disabled && !web.routing.public_routes.is_empty() {
+        let stays_open = || sign_in.is_some_and(|(sign_in, _)| sign_in.stays_open(self.view, &case.app));
+        let main = self.http_route(web, &parents, hostname.as_str(), (false, closed.is_none() || stays_open()));
+        let is_public = self.app.auth != Auth::Disabled && !web.routing.public_routes.is_empty();
+        if main && is_public && closed.is_none() {
             self.http_route(web, &parents, hostname.as_str(), (true, true));
         }
+        self.rendered.closed = closed;
     }
 
-    /// A route that is not open leads nowhere: the gateway takes it in, and answers every request with an error.
+    /// A route that does not lead to the app leads nowhere: the gateway takes it in, and answers every request with an error.
     fn http_route(
         &mut self,
         web: &Web<'_>,
         (serving, coming): &Parents,
         hostname: &str,
-        (public, is_open): (bool, bool),
+        (public, leads): (bool, bool),
     ) -> bool {
         let (app, namespace) = (self.app.name, self.app.namespace);
         let routing = web.routing;
@@ -223,7 +235,7 @@ impl<'r, 'a> Rendering<'r, '_, 'a> {
         let key = Key::new(Kind::HttpRoute, namespace, name);
         let parents = [&serving[..], &coming[..]].concat();
         let backend = self.backend(&self.app.source.spec.service);
-        let spec = body::http_route(&parents, hostname, &paths, is_open.then_some(&backend), namespace);
+        let spec = body::http_route(&parents, hostname, &paths, Some(&backend).filter(|_| leads), namespace);
         self.refer(Kind::HttpRoute, &backend);
         let body = body::object(&key, GATEWAY_API_V1, self.metadata(labels, annotations), spec);
         self.expect(key.clone(), serving.clone());
@@ -351,7 +363,7 @@ impl<'r, 'a> Rendering<'r, '_, 'a> {
         self.add(key, body)
     }
 
-    fn granted(&self, claim: Option<usize>) -> Option<usize> {
+    pub(super) fn granted(&self, claim: Option<usize>) -> Option<usize> {
         claim.filter(|claim| self.judgement.is_granted(*claim))
     }
 
@@ -359,8 +371,12 @@ impl<'r, 'a> Rendering<'r, '_, 'a> {
         listeners.iter().filter(|listener| self.judgement.is_granted(listener.claim))
     }
 
-    fn metadata(&self, labels: BTreeMap<String, String>, annotations: BTreeMap<String, String>) -> Metadata<'_> {
-        Metadata { labels, annotations, owner: Some(self.app.identity()) }
+    pub(super) fn metadata(
+        &self,
+        labels: BTreeMap<String, String>,
+        annotations: BTreeMap<String, String>,
+    ) -> Metadata<'_> {
+        Metadata { labels, annotations, owner: Some(self.app.identity()), ..Metadata::default() }
     }
 
     pub(super) fn add(&mut self, key: Key, body: Value) -> bool {

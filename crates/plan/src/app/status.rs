@@ -8,12 +8,14 @@ use portreeve_api::nebari_app::{
 };
 
 use super::entry_status::EntryReport;
+use super::login::SignInMade;
 use super::{App, AppCase, Rendered, Section};
 use crate::condition::{Conditions, Finding, Reason};
 use crate::gateway::SharedGateway;
 use crate::object::{Key, Kind};
 use crate::output::{Event, ObjectRef, StatusWrite};
 use crate::settled::{Alarm, Settled};
+use crate::text::list;
 
 /// Puts together what one app's status has to say.
 pub(super) struct AppReport<'s, 'a> {
@@ -34,8 +36,12 @@ pub(crate) fn status(
     let before = report.before;
     let about = case.app.identity().object_ref();
     let entries = if case.refusal.is_some() { Vec::new() } else { report.entries(alarm) };
+    if let Some(at) = rendered.alarm.0 {
+        alarm.set(at);
+    }
     let conditions = report.conditions(&entries, alarm);
     let mut events = conditions.events(&about);
+    events.extend(report.sign_in_events(&about));
     events.extend(report.public_routes_ignored(&about));
     let tcp: Vec<TcpStatus> = entries.into_iter().map(|entry| entry.status).collect();
     events.extend(super::import::events(before, &tcp, &about));
@@ -50,7 +56,8 @@ pub(crate) fn status(
         // Of these others decide.
         gateway_ref: before.gateway_ref.clone(),
         client_secret_ref: before.client_secret_ref.clone(),
-        auth_config_hash: before.auth_config_hash.clone(),
+        auth_config_hash: report.sign_in().map_or(before.auth_config_hash.clone(), |made| made.hashes.0.clone()),
+        auth_clients_hash: report.sign_in().map_or(before.auth_clients_hash.clone(), |made| made.hashes.1.clone()),
     };
     let write = (after != *before)
         .then(|| StatusWrite { object: about, status: serde_json::to_value(&after).unwrap_or_default() });
@@ -117,6 +124,35 @@ impl AppReport<'_, '_> {
             return None;
         }
         self.settled.service(&app.source.spec.service, app.namespace)
+    }
+
+    /// Nothing where the app asks for no sign-in, or the platform has none.
+    pub(super) fn sign_in(&self) -> Option<&SignInMade> {
+        self.rendered.sign_in.as_ref().filter(|_| self.case.app.auth != super::Auth::Disabled)
+    }
+
+    /// What to tell once the provider has done what it was asked for.
+    fn sign_in_events(&self, about: &ObjectRef) -> Vec<Event> {
+        let Some(made) = self.sign_in().filter(|made| made.hashes.1 != self.before.auth_clients_hash) else {
+            return Vec::new();
+        };
+        let event = |warning: bool, reason: &str, message: String| Event {
+            about: about.clone(),
+            warning,
+            reason: reason.to_owned(),
+            message,
+        };
+        let Some(groups) = &made.done else { return Vec::new() };
+        let mut told = vec![event(false, events::PROVISIONED, "OIDC client provisioned successfully".to_owned())];
+        if !groups.is_empty() {
+            let message = format!(
+                "nobody was added to groups that were not made for this app: {}; an administrator of the identity provider \
+                 adds members, or the platform shares the groups",
+                list(groups)
+            );
+            told.push(event(true, events::GROUP_NOT_OWN, message));
+        }
+        told
     }
 
     /// Once for each generation of the spec that has them.

@@ -93,7 +93,7 @@ fn whole(key: &Key, template: &GatewayTemplate, entries: Vec<Value>) -> Value {
     let metadata = Metadata {
         labels: template.labels.clone().into_iter().chain(own).collect(),
         annotations: template.annotations.clone(),
-        owner: None,
+        ..Metadata::default()
     };
     let mut spec = Value::Object(template.spec.clone());
     let fixed = spec["listeners"].as_array().cloned().unwrap_or_default();

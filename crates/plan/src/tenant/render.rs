@@ -163,7 +163,7 @@ impl<'a> Rendering<'_, '_, 'a> {
 
     pub(super) fn metadata(&self) -> Metadata<'a> {
         let labels = labels::of_tenant(self.tenant.name);
-        Metadata { labels, annotations: BTreeMap::new(), owner: Some(self.tenant.identity()) }
+        Metadata { labels, owner: Some(self.tenant.identity()), ..Metadata::default() }
     }
 
     /// What was made for the tenant earlier stays, of these kinds and wherever it is: a mistake costs nobody a virtual

@@ -339,8 +339,11 @@ proptest! {
 
     /// Each plan on the way is lawful; each leads to a world in which nothing is left to do.
     #[test]
-    fn every_world_settles(scene in scene()) {
+    fn every_world_settles(scene in scene(), signs_in: bool) {
         let mut cluster = scene.cluster();
+        if signs_in {
+            cluster.offer_sign_in();
+        }
         settle(&mut cluster);
         cluster.answer();
         settle(&mut cluster);

@@ -10,8 +10,8 @@ impl Cluster {
             let status = match name.0.as_str() {
                 "Gateway" => self.gateway_status(&name),
                 "ListenerSet" => self.set_status(&name),
+                "SecurityPolicy" => self.policy_status(&name),
                 "HTTPRoute" | "TLSRoute" => route_status(&self.objects[&name]),
-                "SecurityPolicy" => policy_status(&self.objects[&name]),
                 "DNSEndpoint" => {
                     json!({ "observedGeneration": self.objects[&name]["metadata"]["generation"] })
                 }
@@ -44,6 +44,24 @@ impl Cluster {
             "conditions": conditions(gateway, &["Accepted", "Programmed"]),
             "listeners": entries(gateway),
         })
+    }
+
+    /// For each parent of the routes that it protects.
+    fn policy_status(&self, name: &Name) -> Value {
+        let policy = &self.objects[name];
+        let targets = policy["spec"]["targetRefs"].as_array().cloned().unwrap_or_default();
+        let routes = targets
+            .iter()
+            .filter_map(|target| self.objects.get(&("HTTPRoute".to_owned(), name.1.clone(), text(&target["name"]))));
+        let parents = routes.flat_map(|route| route["spec"]["parentRefs"].as_array().cloned().unwrap_or_default());
+        let ancestors = parents.map(|parent| {
+            json!({
+                "ancestorRef": parent,
+                "controllerName": "test.example/gateway",
+                "conditions": conditions(policy, &["Accepted"]),
+            })
+        });
+        json!({ "ancestors": ancestors.collect::<Vec<_>>() })
     }
 
     fn set_status(&self, name: &Name) -> Value {
@@ -108,14 +126,6 @@ fn refuse(entry: &mut Value) {
         condition["reason"] = reason.into();
     }
     conditions.push(conflicted);
-}
-
-/// Accepted for the public Gateway.
-fn policy_status(policy: &Value) -> Value {
-    let gateway = json!({ "kind": "Gateway", "namespace": "envoy-gateway-system", "name": "nebari-gateway" });
-    let ancestor =
-        json!({ "ancestorRef": gateway, "controllerName": "any", "conditions": conditions(policy, &["Accepted"]) });
-    json!({ "ancestors": [ancestor] })
 }
 
 fn route_status(route: &Value) -> Value {

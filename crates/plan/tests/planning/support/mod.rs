@@ -2,6 +2,7 @@
 //! answers when it is asked to.
 
 mod answer;
+mod login;
 mod policies;
 mod releases;
 mod report;
@@ -19,8 +20,8 @@ use portreeve_names::HostPattern;
 use portreeve_plan::claim::GatewayName;
 use portreeve_plan::{
     Config, DataPlane, DialResult, FluxCharts, GatewayTemplate, LegacyListeners, ObjectRef, Placement, Plan,
-    Provisioner, Takeover, TenantApi, TenantApps, TenantIsolation, TlsRouteVersion, Unreadable, World, Zone, audit,
-    merge, plan,
+    ProvisionReport, Provisioner, RemovalReport, Takeover, TenantApi, TenantApps, TenantIsolation, TlsRouteVersion,
+    Unreadable, World, Zone, audit, merge, plan,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -62,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) migrate: String,
     /// As `1.9.1`; without it the version is not known.
     envoy_gateway: Option<String>,
+    /// How visitors sign in; without it nothing serves that can.
+    login: Option<login::LoginSetting>,
     /// Whether bodies are shown as they are written, every field of them.
     pub(crate) full: bool,
     /// Whether the gateway answers; by default it serves everything.
@@ -127,6 +130,9 @@ pub(crate) struct Cluster {
     pub(crate) settings: Settings,
     authored: BTreeMap<Name, Value>,
     pub(crate) objects: BTreeMap<Name, Value>,
+    /// What the identity provider has answered.
+    provisions: BTreeMap<(String, String), ProvisionReport>,
+    removals: BTreeMap<(String, String), RemovalReport>,
 }
 
 impl Cluster {
@@ -286,6 +292,10 @@ impl Cluster {
         world.helm_releases_flux = self.all("HelmRelease");
         world.oci_repositories = self.all("OCIRepository");
         world.helm_repositories = self.all("HelmRepository");
+        world.roles = self.all("Role");
+        world.role_bindings = self.all("RoleBinding");
+        world.provisions = self.provisions.clone();
+        world.removals = self.removals.clone();
         world
     }
 
@@ -327,13 +337,25 @@ impl Cluster {
             self.step(step);
         }
         for object in plan.delete.iter().chain(&plan.release) {
-            self.objects.remove(&key(object)).expect("what is deleted is there");
-            self.authored.remove(&key(object));
+            self.delete(&key(object));
         }
+        self.ask_provider(plan);
         for write in &plan.statuses {
             self.objects.get_mut(&key(&write.object)).expect("what gets a status is there")["status"] =
                 write.status.clone();
         }
+    }
+
+    /// One with the finalizer of a policy stays until that goes.
+    pub(crate) fn delete(&mut self, name: &Name) {
+        let now = self.now().to_string();
+        let object = self.objects.get_mut(name).expect("what is deleted is there");
+        if object["metadata"]["finalizers"] == json!([nebari_app::POLICY_FINALIZER]) {
+            object["metadata"]["deletionTimestamp"] = now.into();
+            return;
+        }
+        self.objects.remove(name);
+        self.authored.remove(name);
     }
 
     fn guard(&mut self, name: &Name) {
@@ -369,16 +391,23 @@ impl Cluster {
                     continue;
                 }
                 assert_eq!(operation["op"], "remove");
-                let (parent, child) = path.rsplit_once('/').expect("something in something");
-                match patched.pointer_mut(parent) {
-                    Some(Value::Array(list)) => _ = list.remove(child.parse().expect("a place")),
-                    Some(Value::Object(fields)) => assert!(fields.remove(child).is_some(), "{path} is not there"),
-                    _ => panic!("{path} is not there"),
+                let (parent, item) = path.rsplit_once('/').expect("an item of something");
+                match patched.pointer_mut(parent).expect("what it is an item of") {
+                    Value::Array(list) => drop(list.remove(item.parse().expect("a place"))),
+                    Value::Object(map) => drop(map.remove(&item.replace("~1", "/")).expect("a field")),
+                    other => panic!("{other} has no items"),
                 }
             }
             let generation = patched["metadata"]["generation"].as_i64().unwrap_or_default();
             patched["metadata"]["generation"] = (generation + 1).into();
             *stored = patched;
+        }
+        let is_gone = |object: &Value| {
+            let metadata = &object["metadata"];
+            !metadata["deletionTimestamp"].is_null() && metadata["finalizers"] == json!([])
+        };
+        if self.objects.get(name).is_some_and(is_gone) {
+            self.delete(name);
         }
     }
 
@@ -413,6 +442,7 @@ impl Settings {
             namespaces: zone.namespaces.clone(),
         };
         Config {
+            login: self.login.as_ref().map(login::LoginSetting::login),
             data_plane: DataPlane::default(),
             cluster_issuer: self.cluster_issuer.clone(),
             zones: self.zones.iter().map(zone).collect(),
@@ -554,6 +584,8 @@ pub(crate) fn shuffled(mut world: World, by: usize) -> World {
     turn(&mut world.oci_repositories, by);
     turn(&mut world.helm_repositories, by);
     turn(&mut world.helm_releases, by);
+    turn(&mut world.roles, by);
+    turn(&mut world.role_bindings, by);
     turn(&mut world.dns_endpoints, by);
     turn(&mut world.cluster_network_policies, by);
     turn(&mut world.admin_network_policies, by);
@@ -565,12 +597,14 @@ pub(crate) fn shuffled(mut world: World, by: usize) -> World {
 ///
 /// What others made is as it was (law 8), and the statuses tell the truth (laws 5, 6 and 8).
 pub(crate) fn settle(cluster: &mut Cluster) {
-    let others = cluster.of_others();
-    let mut copied = Vec::new();
+    let mut others = cluster.of_others();
+    let (mut copied, mut provided) = (Vec::new(), Vec::new());
     let mut next = lawful_plan(&cluster.world());
     for _ in 0..8 {
         copied.extend(next.copies.iter().map(|copy| key(&copy.to)));
-        let leaves = !next.delete.is_empty() || !next.release.is_empty();
+        provided.extend(next.provision.iter().map(login::secret_of));
+        let asks = !next.provision.is_empty() || !next.deprovision.is_empty();
+        let leaves = !next.delete.is_empty() || !next.release.is_empty() || asks;
         let hands_over = next.apply.iter().any(|apply| apply.body["spec"]["suspend"] == true);
         let moves = !next.copies.is_empty() || !next.patches.is_empty() || !next.releases.is_empty() || hands_over;
         cluster.execute(&next);
@@ -583,7 +617,8 @@ pub(crate) fn settle(cluster: &mut Cluster) {
         .retain(|step| !cluster.settings.failed_releases.contains_key(&format!("{}/{}", step.namespace, step.name)));
     assert!(next.is_empty(), "law 1: a second plan is not empty: {next:#?}");
     let mut after = cluster.of_others();
-    after.retain(|name, _| !copied.contains(name));
+    after.retain(|name, _| !copied.contains(name) && !provided.contains(name));
+    others.retain(|name, _| !provided.contains(name));
     assert_eq!(after, others, "law 8: what others made is not as it was");
     cluster.assert_owners_know();
     cluster.assert_nobody_is_cut_off();

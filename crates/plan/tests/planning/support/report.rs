@@ -30,6 +30,13 @@ pub(crate) fn first_plan(plan: &Plan, full: bool) -> Value {
     let patches =
         plan.patches.iter().map(|patch| (patch.object.to_string(), patch.operations.iter().map(operation).collect()));
     put("patches", patches.collect::<Map<_, _>>().into());
+    let asked = plan
+        .provision
+        .iter()
+        .map(|one| (one.app.to_string(), if full { json!(one) } else { json!(one.client.client_id) }));
+    put("provision", asked.collect::<Map<_, _>>().into());
+    let asked = plan.deprovision.iter().map(|one| (one.app.to_string(), json!(one.clients)));
+    put("deprovision", asked.collect::<Map<_, _>>().into());
     let releases: Map<String, Value> = plan.releases.iter().map(release).collect();
     put("releases", releases.into());
     put("delete", json!(names(&plan.delete)));
