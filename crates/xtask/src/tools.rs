@@ -19,6 +19,9 @@ const CLIENTS: &[(&str, &str)] = &[
     ("pip3", "python3-pip"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
+    // Keycloak is a Java program from Maven Central.
+    ("java", "openjdk-17-jre-headless"),
+    ("mvn", "maven"),
 ];
 
 /// Installs the clients that are missing, where the system is a Debian and we may.
