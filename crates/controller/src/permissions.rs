@@ -116,9 +116,8 @@ mod tests {
         let migration = cluster_rules(Duties { migration: true, ..Duties::default() });
         assert_eq!(verbs(&cluster_rules(Duties::default()), "gateways"), ["list", "watch"]);
         assert_eq!(verbs(&tenants, "gateways"), ["create", "delete", "get", "list", "patch", "watch"]);
-        assert_eq!(verbs(&tenants, "secrets"), ["delete", "list", "watch"]);
+        assert_eq!(verbs(&tenants, "secrets"), ["create", "delete", "get", "list", "patch", "watch"]);
         assert_eq!(verbs(&migration, "gateways"), ["list", "patch", "watch"]);
-        assert_eq!(verbs(&migration, "secrets"), ["create", "get", "list", "watch"]);
         assert_eq!(verbs(&migration, "deployments"), ["list", "watch"]);
         assert_eq!(verbs(&cluster_rules(Duties::default()), "deployments"), [""; 0]);
         assert_eq!(verbs(&migration, "tenants"), [""; 0]);
@@ -126,10 +125,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_may_be_written_and_deleted_and_secrets_only_read() {
+    fn what_is_made_may_be_written_and_deleted_and_secrets_never_deleted() {
         let rules = cluster_rules(Duties::default());
         assert_eq!(verbs(&rules, "listenersets"), ["create", "delete", "list", "patch", "watch"]);
-        assert_eq!(verbs(&rules, "secrets"), ["list", "watch"]);
+        assert_eq!(verbs(&rules, "secrets"), ["create", "get", "list", "patch", "watch"]);
+        assert_eq!(verbs(&rules, "rolebindings"), ["create", "delete", "list", "patch", "watch"]);
         assert_eq!(verbs(&rules, "nebariapps"), ["list", "patch", "watch"]);
         assert_eq!(verbs(&rules, "nebariapps/status"), ["patch"]);
         assert_eq!(verbs(&rules, "events"), ["create"]);

@@ -13,6 +13,7 @@ use crate::admin::metrics::Metrics;
 use crate::admin::{self, CertificateSource, NoCertificate, Readiness, TlsListener};
 use crate::engine::{Engine, EngineError, Setup};
 use crate::lease::{Keeper, LeaderElection};
+use crate::provider::KeycloakAdmin;
 use crate::reflect::discovery::Choices;
 use crate::releases::HelmSettings;
 use crate::tasks::{TaskEnded, Tasks};
@@ -25,6 +26,8 @@ const GIVE_BACK: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// What the platform has configured.
     pub config: Config,
+    /// Where clients of apps are made; the planner is told by [`Config::login`] that they are.
+    pub keycloak: Option<KeycloakAdmin>,
     /// Whether tenants are served.
     pub tenants: bool,
     /// The version of TLSRoute to use where `v1` is not served; without it there are no TLSRoutes then.
@@ -95,6 +98,7 @@ pub async fn run(settings: Settings, client: Client, stop: CancellationToken) ->
     let engine = Engine::new(Setup {
         client,
         config: settings.config,
+        keycloak: settings.keycloak,
         choices: Choices { tls_routes: settings.tls_routes, tenants: settings.tenants, migration },
         helm: settings.helm,
         clock: settings.clock,

@@ -5,6 +5,7 @@
 mod cluster;
 mod controller;
 mod data_plane;
+mod login;
 mod tenant;
 mod tenant_settings;
 mod tenants;

@@ -25,6 +25,7 @@ use crate::admin::metrics::Metrics;
 use crate::dial::{Aims, Dialled, dial};
 use crate::execute::retry::Retries;
 use crate::execute::{Executor, Outcome, Recorder};
+use crate::provider::{KeycloakAdmin, Provider, Report};
 use crate::reflect::cache::Cache;
 use crate::reflect::discovery::Choices;
 use crate::releases::{Finished, HelmSettings, Releases};
@@ -56,6 +57,7 @@ pub enum EngineError {
 pub(crate) struct Setup {
     pub(crate) client: Client,
     pub(crate) config: Config,
+    pub(crate) keycloak: Option<KeycloakAdmin>,
     pub(crate) choices: Choices,
     pub(crate) helm: Option<HelmSettings>,
     pub(crate) clock: fn() -> Timestamp,
@@ -82,6 +84,8 @@ pub(crate) struct Engine {
     /// Of the last plan, until what they need is written.
     steps: Vec<ReleaseStep>,
     rejections: Rejections,
+    provider: Provider,
+    reports: mpsc::Receiver<Report>,
     pace: Pace,
     /// Owners whose status waits for the next round.
     held: BTreeSet<ObjectRef>,
@@ -106,6 +110,8 @@ impl Engine {
         let recorder = Recorder::start(setup.client.clone(), &mut tasks);
         let ((aims, aimed), (results, dialled)) = (watch::channel(Aims::default()), watch::channel(None));
         tasks.spawn("dials", dial(aimed, results));
+        let (sender, reports) = mpsc::channel(BATCH);
+        let provider = Provider::new(setup.client.clone(), setup.keycloak.clone(), sender);
         let executor = Executor::new(setup.client.clone(), setup.leading.clone(), setup.stop.clone());
         let (sender, finished) = mpsc::channel(BATCH);
         let releases = Releases::new(setup.client.clone(), setup.helm.clone(), sender);
@@ -124,6 +130,8 @@ impl Engine {
             finished,
             steps: Vec::new(),
             rejections: Rejections::default(),
+            provider,
+            reports,
             pace: Pace::default(),
             held: BTreeSet::new(),
             unavailable: None,
@@ -147,6 +155,7 @@ impl Engine {
                 ended = self.tasks.ended() => return Err(ended.into()),
                 Some(input) = self.inputs.recv() => self.take_all(input),
                 Some(finished) = self.finished.recv() => self.release_finished(finished),
+                Some(report) = self.reports.recv() => self.provided(report),
                 // Without leases nobody tells, and an error would be there at once, always.
                 Ok(()) = self.setup.leading.changed() => self.lead(),
                 Ok(()) = self.dialled.changed() => self.pace.changed(Instant::now()),
@@ -181,7 +190,13 @@ impl Engine {
         if !leads {
             self.aim(Aims::default());
             self.releases.ask_to_stop();
+            self.provider.stop();
         }
+        self.pace.changed(Instant::now());
+    }
+
+    fn provided(&mut self, report: Report) {
+        self.provider.take(report, Instant::now());
         self.pace.changed(Instant::now());
     }
 

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use portreeve_plan::{Event, Plan, ReleaseAction, World, plan};
+use portreeve_plan::{Event, ObjectRef, Plan, ReleaseAction, World, plan};
 
 use super::{Done, Engine, EngineError, Work};
 use crate::admin::metrics::KindCount;
 use crate::dial::{Aims, Dialled};
-use crate::execute::{Answer, Failure, Outcome, Request, Write, hold_statuses, key, prepare, record};
+use crate::execute::{Answer, Failure, Outcome, Write, hold_statuses, key, prepare, record};
 use crate::gather::{gather, not_ready};
 use crate::jitter::jitter;
 use crate::reflect::cache::{Cache, Store};
@@ -29,6 +29,7 @@ impl Engine {
         world.refused = self.retries.refused().map(|(object, why)| (object.clone(), why.to_owned())).collect();
         world.failed_releases = self.releases.failed();
         world.rejected_entries = self.rejections.present(&self.cache, Instant::now());
+        self.provider.put_into(&mut world);
         self.count(&world);
         Box::pin(async move {
             let deciding = tokio::task::spawn_blocking(move || {
@@ -40,6 +41,18 @@ impl Engine {
             let (plan, aims, took) = deciding.await.map_err(|error| EngineError::Plan(error.to_string()))?;
             Ok(Done::Planned(plan, aims, took))
         })
+    }
+
+    /// Beside the writes, which do not wait for it. An owner that lacks its finalizer yet has nothing made for it.
+    fn ask_provider(&mut self, plan: &mut Plan, now: Instant) {
+        let cache = &self.cache;
+        self.provider.retain(|(namespace, name)| {
+            let key = Key { namespace: namespace.clone(), name: name.clone() };
+            cache.get(KindName::NebariApp, &key).is_some()
+        });
+        let unguarded = |app: &ObjectRef| plan.guard.contains(app);
+        let provision = plan.provision.iter().filter(|one| !unguarded(&one.app)).cloned().collect();
+        self.provider.ask(provision, std::mem::take(&mut plan.deprovision), now);
     }
 
     fn count(&self, world: &World) {
@@ -55,6 +68,7 @@ impl Engine {
     /// Sends what the plan says and nothing has failed with just now.
     pub(super) fn write(&mut self, mut plan: Plan, took: Duration) -> Option<Work> {
         let now = Instant::now();
+        self.ask_provider(&mut plan, now);
         self.setup.metrics.planned(took);
         self.pace.planned(took, now);
         let wake_at = plan.wake_at.map(|at| at.duration_since((self.setup.clock)()));
@@ -70,11 +84,13 @@ impl Engine {
         self.setup.metrics.waiting(self.retries.waiting());
         self.pace.wake_at(self.retries.next_due());
         self.pace.wake_at(self.rejections.next_due());
+        self.pace.wake_at(self.provider.next_due(now));
         self.tell(news);
         if stages.is_empty() {
             self.begin_releases();
             return None;
         }
+        self.cache.forget_gone();
         // On a task of its own, so that what watches say is taken in meanwhile.
         let writing = tokio::spawn(self.executor.clone().run(stages));
         Some(Box::pin(async move {
@@ -105,21 +121,20 @@ impl Engine {
     fn succeeded(&mut self, write: Write, answer: Answer, now: Instant) {
         let Some(kind) = Kind::find(&write.object.api_version, &write.object.kind) else { return };
         let answer = match answer {
-            Answer::Object(object) => Some(*object),
+            Answer::Object(object) => Ok(*object),
             Answer::InPart(object, rejected) => {
                 self.rejections.note(&write.object, rejected, &self.cache, now);
                 self.pace.changed(now);
-                Some(*object)
+                Ok(*object)
             }
-            Answer::Deleted => None,
+            Answer::Deleted(uid) => Err(uid),
         };
-        if self.retries.succeeded(&write, answer.as_ref().map(|(_, entry)| entry.revision)) {
+        if self.retries.succeeded(&write, answer.as_ref().ok().map(|(_, entry)| entry.revision)) {
             tracing::warn!(object = %write.object, verb = write.verb.as_str(), "a write changed nothing and is not repeated");
         }
-        let changed = self.cache.store_mut(kind.name).is_some_and(|store| match (answer, &write.request) {
-            (Some((key, entry)), _) => store.wrote(key, entry),
-            (None, Request::Delete { uid, .. }) => store.deleted(key(&write.object), uid),
-            (None, _) => false,
+        let changed = self.cache.store_mut(kind.name).is_some_and(|store| match answer {
+            Ok((key, entry)) => store.wrote(key, entry),
+            Err(uid) => store.deleted(key(&write.object), &uid),
         });
         if changed {
             self.pace.changed(now);

@@ -48,8 +48,8 @@ pub(crate) enum Answer {
     Object(Box<(Key, Entry)>),
     /// The Gateway as it is now, and the entries of it that are refused.
     InPart(Box<(Key, Entry)>, Vec<RejectedEntry>),
-    /// The object is gone.
-    Deleted,
+    /// The object of this uid is gone.
+    Deleted(String),
 }
 
 impl Executor {
@@ -103,10 +103,16 @@ impl Executor {
             Request::Copy(from) => self.copy(from, &api, &write.object).await?,
             Request::Delete { uid, resource_version } => match delete(&api, name, uid, resource_version).await? {
                 Some(object) => object,
-                None => return Ok(Answer::Deleted),
+                None => return Ok(Answer::Deleted(uid.clone())),
             },
         };
-        Ok(Answer::Object(Box::new(read(kind, object))))
+        // Whoever takes the last finalizer of an object that is being deleted gets to see it once more.
+        let is_gone = object.metadata.deletion_timestamp.is_some() && !has_finalizers(&object);
+        Ok(if is_gone {
+            Answer::Deleted(object.metadata.uid.unwrap_or_default())
+        } else {
+            Answer::Object(Box::new(read(kind, object)))
+        })
     }
 
     /// Makes a Secret as another one is now. One that is there already is nobody's to overwrite.

@@ -30,6 +30,9 @@ pub(crate) struct Store {
     unseen: BTreeSet<Key>,
     /// By name, the uids of objects that were deleted by the controller and of which the watch does not know yet.
     deleted: BTreeMap<Key, String>,
+    /// By name, the uids of objects that the watch has shown to go since the last writes began: the answer to a write that
+    /// came before must not bring them back.
+    gone: BTreeMap<Key, String>,
     /// While everything is listed: what has been seen so far, or written meanwhile.
     listing: Option<BTreeSet<Key>>,
     /// What has changed since the last snapshot.
@@ -93,6 +96,11 @@ impl Cache {
         self.stores.values_mut().for_each(|store| store.touched.clear());
     }
 
+    /// Writes begin: no answer is to come any more to one that was sent before.
+    pub(crate) fn forget_gone(&mut self) {
+        self.stores.values_mut().for_each(|store| store.gone.clear());
+    }
+
     /// Whether an object is not any more as the last snapshot has it.
     pub(crate) fn is_touched(&self, kind: KindName, key: &Key) -> bool {
         self.store(kind).is_none_or(|store| store.touched.contains(key))
@@ -101,9 +109,9 @@ impl Cache {
 
 impl Store {
     fn new(version: &'static str) -> Self {
-        let (entries, deleted) = (BTreeMap::new(), BTreeMap::new());
+        let (entries, deleted, gone) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (unseen, touched) = (BTreeSet::new(), BTreeSet::new());
-        Self { version, is_synced: false, entries, unseen, deleted, listing: None, touched }
+        Self { version, is_synced: false, entries, unseen, deleted, gone, listing: None, touched }
     }
 
     pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = (&Key, &Entry)> {
@@ -125,6 +133,9 @@ impl Store {
 
     /// Takes in what the API server has answered to a write.
     pub(crate) fn wrote(&mut self, key: Key, entry: Entry) -> bool {
+        if self.gone.get(&key).is_some_and(|uid| uid == entry.uid()) {
+            return false;
+        }
         if let Some(listing) = &mut self.listing {
             listing.insert(key.clone());
         }
@@ -182,6 +193,7 @@ impl Store {
         if self.deleted.get(key).is_some_and(|uid| uid == entry.uid()) {
             self.deleted.remove(key);
         }
+        self.gone.insert(key.clone(), entry.uid().to_owned());
         // One that was made anew meanwhile is another object.
         let is_it = |known: &Entry| known.uid() == entry.uid() || known.revision <= entry.revision;
         let goes = self.entries.get(key).is_some_and(is_it);

@@ -60,6 +60,17 @@ fn an_answer_that_is_overtaken_by_the_watch_is_not_taken() {
 }
 
 #[test]
+fn an_answer_does_not_bring_back_what_the_watch_has_shown_to_go() {
+    let mut store = store(vec![applied("1", 5), deleted("1", 9)]);
+    let (key, entry) = service("1", 7);
+    assert!(!store.wrote(key, entry));
+    assert_eq!(revision(&store), None);
+    let (key, entry) = service("2", 11);
+    assert!(store.wrote(key, entry), "its successor");
+    assert_eq!(revision(&store), Some(11));
+}
+
+#[test]
 fn what_was_deleted_stays_away_until_it_is_made_anew() {
     let mut store = store(vec![applied("1", 5)]);
     let (key, _) = service("1", 5);

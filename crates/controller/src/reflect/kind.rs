@@ -11,6 +11,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, ResourceQuota, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
 use portreeve_api::names::GATEWAY_API_GROUP;
@@ -89,6 +90,8 @@ kinds! {
     DnsEndpoint(DnsEndpoint) => dns_endpoints,
     ClusterNetworkPolicy(ClusterNetworkPolicy) => cluster_network_policies,
     AdminNetworkPolicy(AdminNetworkPolicy) => admin_network_policies,
+    Role(Role) => roles,
+    RoleBinding(RoleBinding) => role_bindings,
 }
 
 /// One kind.
@@ -129,6 +132,7 @@ const STATUS: (&str, &[&str]) = ("status", &["patch"]);
 /// (admission plugin `OwnerReferencesPermissionEnforcement`).
 const FINALIZERS: (&str, &[&str]) = ("finalizers", &["update"]);
 
+const RBAC: &str = "rbac.authorization.k8s.io";
 const OWNER: Kind = Kind { custom: true, verbs: &["patch"], subresources: &[STATUS, FINALIZERS], ..BUILT_IN };
 const OF_TENANTS: Kind = Kind { of_tenants: true, ..BUILT_IN };
 /// What is made for tenants, by the label that it has.
@@ -153,7 +157,7 @@ const BUILT_IN: Kind = Kind {
 };
 
 /// Every kind, in the order of [`KindName`].
-pub static KINDS: [Kind; 29] = [
+pub static KINDS: [Kind; 31] = [
     Kind {
         name: KindName::NebariApp,
         group: "reconcilers.nebari.dev",
@@ -185,6 +189,9 @@ pub static KINDS: [Kind; 29] = [
         kind: "Secret",
         plural: "secrets",
         fields: Some("type=kubernetes.io/tls"),
+        // Those of apps' clients are written, and so is the copy of a certificate; the one of Keycloak's administrator is
+        // read. Whoever lets an app read its Secret must be able to read it.
+        verbs: &["create", "get", "patch"],
         ..BUILT_IN
     },
     Kind { name: KindName::Gateway, kind: "Gateway", plural: "gateways", ..GATEWAY_API },
@@ -236,8 +243,7 @@ pub static KINDS: [Kind; 29] = [
         plural: "securitypolicies",
         versions: &["v1alpha1"],
         custom: true,
-        // Those that the former operator made are removed with what they protected.
-        verbs: &["delete"],
+        verbs: APPLY_AND_DELETE,
         ..BUILT_IN
     },
     Kind {
@@ -343,6 +349,15 @@ pub static KINDS: [Kind; 29] = [
         verbs: APPLY_AND_DELETE,
         ..OF_TENANTS
     },
+    Kind { name: KindName::Role, group: RBAC, kind: "Role", plural: "roles", verbs: APPLY_AND_DELETE, ..BUILT_IN },
+    Kind {
+        name: KindName::RoleBinding,
+        group: RBAC,
+        kind: "RoleBinding",
+        plural: "rolebindings",
+        verbs: APPLY_AND_DELETE,
+        ..BUILT_IN
+    },
 ];
 
 /// What else is done where tenants are served.
@@ -356,8 +371,7 @@ pub(crate) const TENANT_VERBS: [(KindName, &[&str]); 4] = [
     (KindName::HelmRecord, &["delete"]),
 ];
 /// What else is done while apps move from the listeners of the former operator to their own.
-pub(crate) const MIGRATION_VERBS: [(KindName, &[&str]); 2] =
-    [(KindName::Secret, &["create", "get"]), (KindName::Gateway, &["patch"])];
+pub(crate) const MIGRATION_VERBS: [(KindName, &[&str]); 1] = [(KindName::Gateway, &["patch"])];
 
 impl Kind {
     /// The kind of this name.

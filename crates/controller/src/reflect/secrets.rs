@@ -38,7 +38,9 @@ fn named(key: &Key, owner: &Typed) -> Vec<Key> {
             let tls = app.spec.routing.as_ref().and_then(|routing| routing.tls.as_ref()?.secret_name.clone());
             let signs_in = app.spec.auth.as_ref().is_some_and(|auth| auth.enabled);
             let client = signs_in.then(|| nebari_app::oidc_client_secret(&key.name));
-            tls.into_iter().chain(client).map(|name| in_namespace(&key.namespace, name)).collect()
+            let named =
+                app.spec.auth.as_ref().filter(|auth| auth.enabled).and_then(|auth| auth.client_secret_ref.clone());
+            tls.into_iter().chain(client).chain(named).map(|name| in_namespace(&key.namespace, name)).collect()
         }
         Typed::Tenant(found) => {
             let namespace = found.spec.target_namespace.clone().unwrap_or_else(|| tenant::default_namespace(&key.name));

@@ -2,10 +2,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use portreeve_controller::lease::{LeaseName, NEBARI_LEASE, TENANTS_LEASE};
-use portreeve_controller::{CertificateSource, MetricsServer};
+use portreeve_controller::{CertificateSource, KeycloakAdmin, MetricsServer};
 use portreeve_plan::{Config, LegacyListeners, TlsRouteVersion};
 
 use super::data_plane::DataPlaneArgs;
+use super::login::LoginArgs;
 use super::{
     ClusterArgs, LogFormat, NoTenantIssuer, Output, ProvisionerArgs, TenantArgs, TenantSettings, ZoneArg, given,
 };
@@ -96,6 +97,9 @@ pub struct ChoiceArgs {
     /// Move apps from the listeners that the former operator put on the shared Gateways to their own
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value = "off")]
     pub migrate_legacy_listeners: Migration,
+    /// How apps sign visitors in.
+    #[command(flatten)]
+    pub login: LoginArgs,
     /// Where NetworkPolicies find the pods that carry the traffic.
     #[command(flatten)]
     pub data_plane: DataPlaneArgs,
@@ -232,11 +236,17 @@ impl ChoiceArgs {
             legacy_listeners,
             data_plane: self.data_plane.data_plane(),
             provisioner,
+            login: Some(self.login.login()),
             ..platform
         };
         let settings = self.provisioner.tenant_settings.as_ref();
         settings.unwrap_or(&TenantSettings::default()).put_into(&mut config);
         config
+    }
+
+    /// Where clients of apps are made.
+    pub fn keycloak(&self) -> Option<KeycloakAdmin> {
+        self.login.admin()
     }
 
     /// The version of TLSRoute to use where `v1` is not served.
@@ -390,5 +400,10 @@ mod tests {
             parse(&["--tls-route-version=v1alpha2"]).operator.choices.tls_routes(),
             Some(TlsRouteVersion::V1Alpha2)
         );
+        let keycloak = arguments.operator.config().unwrap().login.unwrap().keycloak.unwrap();
+        let service = "http://keycloak-keycloakx-http.keycloak.svc.cluster.local:8080";
+        assert_eq!(keycloak.realm_url, format!("{service}/realms/nebari"));
+        assert_eq!(keycloak.external_realm_url, None);
+        assert_eq!(arguments.operator.choices.keycloak().unwrap().url, service);
     }
 }

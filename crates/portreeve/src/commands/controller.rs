@@ -28,6 +28,7 @@ pub async fn run(arguments: ControllerArgs) -> anyhow::Result<Exit> {
     });
     let settings = Settings {
         config: arguments.operator.config()?,
+        keycloak: arguments.operator.choices.keycloak(),
         tenants,
         helm: helm(&arguments.operator, &cluster).filter(|_| tenants),
         tls_routes: arguments.operator.choices.tls_routes(),

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use portreeve_controller::kind::{Kind, KindName};
-use portreeve_controller::{Circumstances, Duties, Held, Snapshot, cluster_rules, inspect, snapshot};
+use portreeve_controller::{Circumstances, Duties, Held, Snapshot, cluster_rules, examine_keycloak, inspect, snapshot};
 use portreeve_plan::{Advice, LegacyListeners, Severity, examine};
 use serde::Serialize;
 use serde_json::json;
@@ -44,6 +44,13 @@ pub async fn run(arguments: DoctorArgs) -> anyhow::Result<Exit> {
     }
     let definitions = undefined.iter().map(|definition| lacking(definition, severity(definition))).collect();
     let mut advice = [examine(&world), inspection.advice(), definitions].concat();
+    // Before any app asks for sign-in, a platform need not have a Keycloak.
+    let signs_in = world.apps.iter().any(|app| app.spec.auth.as_ref().is_some_and(|auth| auth.enabled));
+    if let Some(keycloak) = arguments.operator.choices.keycloak().filter(|_| signs_in) {
+        let told = world.config.login.as_ref().and_then(|login| login.keycloak.as_ref());
+        let browsers = told.and_then(|keycloak| keycloak.external_realm_url.as_deref());
+        advice.extend(examine_keycloak(client, &keycloak, browsers, &world).await);
+    }
     advice.sort();
     let leases = inspection.leases.iter().map(|Held { lease, holder }| json!({"lease": lease, "holder": holder}));
     let is_well = advice.iter().all(|advice| advice.severity != Severity::Required);

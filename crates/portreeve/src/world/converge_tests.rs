@@ -212,7 +212,7 @@ fn what_must_be_protected_is_not_served_without_sign_in() {
     let hub = app("hub", "hub.test").replace("spec: {", "spec: {auth: {enabled: true}, ");
     let mut bed = Bed::new(&[GATEWAY, &hub, policy].concat());
     let converged = bed.settle();
-    assert_eq!(bed.condition("NebariApp", "hub", "RoutingReady"), said("False", "RouteNotAccepted"));
+    assert_eq!(bed.condition("NebariApp", "hub", "RoutingReady"), said("False", "PolicyMissing"));
     let table = format!("{:?}", converged.table);
     assert!(!table.contains("HTTPRoute/team/hub-route"), "{table}");
 }
