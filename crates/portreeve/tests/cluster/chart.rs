@@ -32,6 +32,11 @@ async fn the_operator_runs_with_the_rights_of_the_chart_and_says_which_one_is_mi
     helm(&bed, &install).unwrap();
 
     let deployment = bed.get("apps/v1", "Deployment", &format!("{NAMESPACE}/portreeve")).await.unwrap().unwrap();
+    // nebariapp A.11 #16
+    let names = deployment["spec"]["template"]["spec"]["containers"][0]["env"].to_string();
+    for name in ["KEYCLOAK_ENABLED", "KEYCLOAK_URL", "KEYCLOAK_REALM", "KEYCLOAK_ADMIN_SECRET_NAME"] {
+        assert!(names.contains(name), "no {name} in {names}");
+    }
     let mut running = start(&bed, &deployment, "first").await.unwrap();
     running.wait_ready().await.unwrap();
     bed.apply(&app("web")).await.unwrap();
@@ -43,6 +48,7 @@ async fn the_operator_runs_with_the_rights_of_the_chart_and_says_which_one_is_mi
         "the former operator's lease is held"
     );
     let log = running.log();
+    assert!(log.contains("Serving metrics server") && !log.contains("config error"), "{log}");
     assert!(!log.contains("refuses") && !log.contains("forbidden"), "{log}");
 
     // What it is not let write, it says.

@@ -337,7 +337,12 @@ async fn plan_diff(bed: &Bed, kubeconfig: &Path) -> anyhow::Result<Output> {
 }
 
 /// The real binary, on a thread where that holds nobody up.
-async fn portreeve(bed: &Bed, command: &str, kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<Output> {
+pub(crate) async fn portreeve(
+    bed: &Bed,
+    command: &str,
+    kubeconfig: &Path,
+    arguments: &[&str],
+) -> anyhow::Result<Output> {
     // The bed's hosts are reached from here too.
     let mut portreeve = std::process::Command::new(env!("CARGO_BIN_EXE_portreeve"));
     portreeve.arg(command).arg("--kubeconfig").arg(kubeconfig).args(arguments).env("HOME", bed.folder());
@@ -353,7 +358,7 @@ fn nft(host: &Host, rule: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{out}{error}")
 }

@@ -1,6 +1,8 @@
 //! The operator, the platform that it runs on, and the teams whose apps it serves.
 
+mod browser;
 pub(crate) mod dask;
+mod intruder;
 mod operator;
 mod platform;
 pub(crate) mod release;
@@ -8,6 +10,8 @@ mod scenarios;
 mod team;
 pub(crate) mod tenants;
 
+pub(crate) use browser::Browser;
+pub(crate) use intruder::Intruder;
 pub(crate) use operator::Operator;
 pub(crate) use platform::{ISSUER, Platform, issuer};
 pub(crate) use scenarios::{say, side_by_side};
@@ -18,6 +22,9 @@ pub(crate) const NEBARI: &str = "reconcilers.nebari.dev/v1";
 
 /// API version of Gateway, ListenerSet, HTTPRoute and TLSRoute.
 pub(crate) const GATEWAY_API: &str = "gateway.networking.k8s.io/v1";
+
+/// API version of SecurityPolicy.
+pub(crate) const ENVOY_GATEWAY: &str = "gateway.envoyproxy.io/v1alpha1";
 
 /// API version of Certificate and ClusterIssuer.
 pub(crate) const CERTIFICATES: &str = "cert-manager.io/v1";

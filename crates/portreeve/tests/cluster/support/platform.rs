@@ -17,8 +17,13 @@ pub(crate) struct Platform {
 impl Platform {
     /// Starts every part and waits until the shared Gateway serves HTTP and HTTPS.
     pub(crate) async fn start(channel: Channel) -> anyhow::Result<Self> {
-        let bed = Bed::builder().with_controller_manager().with_cert_manager().with_envoy_gateway();
-        let platform = Self::bare(bed.gateway_api(channel)).await?;
+        Self::start_on(Bed::builder().gateway_api(channel)).await
+    }
+
+    /// The same with what a bed has besides.
+    pub(crate) async fn start_on(bed: Builder) -> anyhow::Result<Self> {
+        let bed = bed.with_controller_manager().with_cert_manager().with_envoy_gateway();
+        let platform = Self::bare(bed).await?;
         platform.bed.apply(&issuer(ISSUER)).await?;
         platform.bed.apply(GATEWAY_CERTIFICATE).await?;
         platform.bed.apply(&fixtures::shared_gateway(true)).await?;
