@@ -37,7 +37,7 @@ use gateway_api::tlsroutes::{TlsRoute, TlsRouteStatus};
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-pub use network_policy::{Dependence, Doubt, GatewayPods, PodLabels, Pods, Verdict};
+pub use network_policy::{AdminPolicy, Dependence, Doubt, GatewayPods, PodLabels, Pods, Verdict};
 use portreeve_table::{PortKey, Table};
 pub use trace::{Hop, Origin, Question, RequestQuestion, Trace, trace};
 
@@ -66,6 +66,8 @@ pub struct Objects {
     pub secrets: Vec<Arc<Secret>>,
     /// Needed for [`Question::from`] only.
     pub network_policies: Vec<Arc<NetworkPolicy>>,
+    /// Likewise.
+    pub admin_policies: Vec<AdminPolicy>,
     /// HTTPRoutes, by namespace and name, that somebody protects by means that this gateway does not have, and which
     /// means. They are refused: nobody is let in unprotected.
     pub unprotectable: BTreeMap<(String, String), String>,

@@ -13,7 +13,9 @@ use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::CustomResourceExt;
-use portreeve_api::{Certificate, IngressRouteTcp, NebariApp, SecurityPolicy, Tenant};
+use portreeve_api::{
+    AdminNetworkPolicy, Certificate, ClusterNetworkPolicy, IngressRouteTcp, NebariApp, SecurityPolicy, Tenant,
+};
 use portreeve_plan::ObjectRef;
 use portreeve_schema::{InvalidSchema, Path, Schema, Segment};
 use serde::de::DeserializeOwned;
@@ -42,6 +44,8 @@ pub enum Typed {
     SecurityPolicy(Arc<SecurityPolicy>),
     NetworkPolicy(Arc<NetworkPolicy>),
     IngressRouteTcp(Arc<IngressRouteTcp>),
+    ClusterNetworkPolicy(Arc<ClusterNetworkPolicy>),
+    AdminNetworkPolicy(Arc<AdminNetworkPolicy>),
 }
 
 /// One kind that is read from manifests.
@@ -70,7 +74,7 @@ pub struct ParseFault {
 
 const GATEWAY_API: &str = "gateway.networking.k8s.io";
 
-static KINDS: [Kind; 16] = [
+static KINDS: [Kind; 18] = [
     Kind {
         name: "NebariApp",
         group: "reconcilers.nebari.dev",
@@ -198,6 +202,22 @@ static KINDS: [Kind; 16] = [
         namespaced: true,
         schema: None,
         parse: |object| parse(object, Typed::IngressRouteTcp),
+    },
+    Kind {
+        name: "ClusterNetworkPolicy",
+        group: "policy.networking.k8s.io",
+        versions: &["v1alpha2"],
+        namespaced: false,
+        schema: None,
+        parse: |object| parse(object, Typed::ClusterNetworkPolicy),
+    },
+    Kind {
+        name: "AdminNetworkPolicy",
+        group: "policy.networking.k8s.io",
+        versions: &["v1alpha1"],
+        namespaced: false,
+        schema: None,
+        parse: |object| parse(object, Typed::AdminNetworkPolicy),
     },
 ];
 

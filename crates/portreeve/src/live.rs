@@ -25,7 +25,9 @@ pub(crate) struct Live {
 }
 
 /// The kinds that a trace follows. Others may stay unread.
-const TRACED: [&str; 10] = [
+const TRACED: [&str; 12] = [
+    "AdminNetworkPolicy",
+    "ClusterNetworkPolicy",
     "EndpointSlice",
     "Gateway",
     "HTTPRoute",

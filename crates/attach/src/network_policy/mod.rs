@@ -4,6 +4,9 @@
 //! has two hops, the egress of the one and the ingress of the other, and each is judged by itself. What the objects do
 //! not tell, such as the address of a Pod, is never guessed: then the verdict says what it depends on.
 
+mod admin;
+#[cfg(test)]
+mod admin_tests;
 mod answer;
 mod ip_block;
 mod opening;
@@ -15,7 +18,10 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
+pub use admin::AdminPolicy;
+use admin::{Decision, decide};
 use answer::Answer;
 pub use answer::Doubt;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -65,6 +71,11 @@ pub enum Verdict {
     NotIsolated,
     /// Both ends are the same Pod, and a Pod can always reach itself.
     SamePod,
+    /// A policy of the administrator's lets it through, whatever NetworkPolicies say.
+    Accepted {
+        /// `kind name`.
+        by: String,
+    },
     /// It is let through.
     Allowed {
         /// Each of these is enough.
@@ -82,12 +93,17 @@ pub enum Verdict {
         /// These isolate this end, and no NetworkPolicy allows the hop.
         isolating: BTreeSet<String>,
     },
+    /// A policy of the administrator's denies it, whatever NetworkPolicies say.
+    Denied {
+        /// `kind name`.
+        by: String,
+    },
 }
 
-/// A NetworkPolicy, and what it depends on that is not known.
+/// A policy, and what it depends on that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dependence {
-    /// `namespace/name`.
+    /// `namespace/name` of a NetworkPolicy, `kind name` of an administrator's policy.
     pub policy: String,
     /// What is not known.
     pub doubt: Doubt,
@@ -110,24 +126,56 @@ struct Opinion<'a> {
     allows: Answer,
 }
 
-/// Judges one hop by all NetworkPolicies; their order does not matter.
-pub(crate) fn judge<'a>(
-    policies: &(impl Iterator<Item = &'a NetworkPolicy> + Clone),
-    index: &Index<'a>,
-    connection: &Connection<'a>,
-) -> Verdict {
+/// All policies there are.
+#[derive(Clone, Copy)]
+pub(crate) struct Policies<'a> {
+    pub network: &'a [Arc<NetworkPolicy>],
+    pub admin: &'a [AdminPolicy],
+}
+
+/// Judges one hop by all policies; the order in which they are given does not matter.
+///
+/// Administrators' policies of the tier above come first, those of the tier below last, and only where no NetworkPolicy
+/// isolates this end.
+pub(crate) fn judge<'a>(policies: Policies<'a>, index: &Index<'a>, connection: &Connection<'a>) -> Verdict {
+    let of_tier = |baseline, way| decide(policies.admin.iter(), baseline, index, connection, way);
     let verdicts = connection.ways().into_iter().map(|way| {
         if connection.is_to_itself(way) {
             return Verdict::SamePod;
         }
-        let opinions = policies.clone().map(|policy| Opinion {
-            policy,
-            isolates: rules::isolates(policy, connection),
-            allows: rules::allows(policy, index, connection, way),
-        });
-        verdict(&opinions.filter(|opinion| opinion.isolates != Answer::No).collect::<Vec<_>>())
+        let above = Verdict::of(of_tier(false, way));
+        above.unwrap_or_else(|| match by_network_policies(policies.network, index, connection, way) {
+            Verdict::NotIsolated => Verdict::of(of_tier(true, way)).unwrap_or(Verdict::NotIsolated),
+            verdict => verdict,
+        })
     });
     verdicts.max().unwrap_or(Verdict::NotIsolated)
+}
+
+fn by_network_policies<'a>(
+    policies: &'a [Arc<NetworkPolicy>],
+    index: &Index<'a>,
+    connection: &Connection<'a>,
+    way: Way<'_>,
+) -> Verdict {
+    let opinions = policies.iter().map(|policy| Opinion {
+        policy,
+        isolates: rules::isolates(policy, connection),
+        allows: rules::allows(policy, index, connection, way),
+    });
+    verdict(&opinions.filter(|opinion| opinion.isolates != Answer::No).collect::<Vec<_>>())
+}
+
+impl Verdict {
+    /// Absent where administrators leave it to others.
+    fn of(decision: Decision) -> Option<Self> {
+        match decision {
+            Decision::None => None,
+            Decision::Accepted(by) => Some(Self::Accepted { by }),
+            Decision::Denied(by) => Some(Self::Denied { by }),
+            Decision::Unknown(because) => Some(Self::Unknown { isolating: BTreeSet::new(), because }),
+        }
+    }
 }
 
 /// From the opinions of those that isolate, or may.
@@ -198,7 +246,9 @@ impl Opinion<'_> {
 
 impl fmt::Display for Dependence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NetworkPolicy '{}' depends on {}", self.policy, self.doubt)
+        // The names of cluster-scoped kinds have no slash.
+        let kind = if self.policy.contains('/') { "NetworkPolicy " } else { "" };
+        write!(f, "{kind}'{}' depends on {}", self.policy, self.doubt)
     }
 }
 

@@ -50,7 +50,8 @@ fn objects() -> Objects {
 fn judged(policies: &[NetworkPolicy], connection: &Connection<'_>) -> Verdict {
     let objects = objects();
     let index = Index::new(&objects);
-    judge(&policies.iter(), &index, connection)
+    let network: Vec<_> = policies.iter().cloned().map(Arc::new).collect();
+    judge(Policies { network: &network, admin: &[] }, &index, connection)
 }
 
 /// One letter for the egress of the client to the gateway on TCP 8786: Not isolated, Allowed, Blocked, Unknown.
@@ -70,6 +71,8 @@ fn letter(verdict: &Verdict) -> char {
         Verdict::Allowed { .. } => 'A',
         Verdict::Unknown { .. } => 'U',
         Verdict::Blocked { .. } => 'B',
+        Verdict::Accepted { .. } => '+',
+        Verdict::Denied { .. } => '-',
     }
 }
 

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::{Hop, Walk};
 use crate::backends::{Backend, BackendProblem, is_tcp, ready_addresses, service_port};
 use crate::index::{Name, name_of};
-use crate::network_policy::{Connection, Direction, PodLabels, PodPort, Pods, Verdict, judge, opening};
+use crate::network_policy::{Connection, Direction, PodLabels, PodPort, Pods, Policies, Verdict, judge, opening};
 use crate::owners::Owner;
 
 /// One end of a connection, in words.
@@ -56,20 +56,21 @@ impl<'w> Walk<'w> {
     }
 
     fn hop(&self, connection: &Connection<'_>, own: &End<'_>, peer: &End<'_>) -> Hop {
-        let policies = self.objects.network_policies.iter().map(|policy| &**policy);
-        let verdict = judge(&policies, self.index, connection);
+        let policies = Policies { network: &self.objects.network_policies, admin: &self.objects.admin_policies };
+        let verdict = judge(policies, self.index, connection);
         let (way, preposition) = words(connection.direction);
         let ports = numbers(connection.ports);
         let subject = format!("{way} of {}, {preposition} {}, {ports} in the Pods", own.role, peer.role);
         let finding = finding(&verdict, connection);
         let opening = || {
             let name = format!("{}-{preposition}-{}{}", own.name, peer.name, suffix(connection.ports));
-            opening(policies, &name, connection)
+            opening(policies.network.iter().map(|policy| &**policy), &name, connection)
         };
         let hop = match &verdict {
-            Verdict::NotIsolated | Verdict::SamePod | Verdict::Allowed { .. } => {
+            Verdict::NotIsolated | Verdict::SamePod | Verdict::Accepted { .. } | Verdict::Allowed { .. } => {
                 Hop::good("NetworkPolicy", subject, finding)
             }
+            Verdict::Denied { .. } => Hop::bad("NetworkPolicy", subject, finding, NOT_HERE),
             Verdict::Blocked { .. } => {
                 Hop::bad("NetworkPolicy", subject, finding, "create this NetworkPolicy").creating(opening())
             }
@@ -106,6 +107,10 @@ impl<'w> Walk<'w> {
 const SAY_MORE: &str = "have it known: name such labels (KEY=VALUE, or !KEY for one that the Pods lack), give the \
                         addresses in the EndpointSlices of a Service that selects the Pods";
 
+/// What to do about a denial.
+const NOT_HERE: &str = "no NetworkPolicy can allow it: change that policy, or what it is made from (of a tenant, the platform's \
+                        isolation settings)";
+
 fn words(direction: Direction) -> (&'static str, &'static str) {
     match direction {
         Direction::Egress => ("egress", "to"),
@@ -119,6 +124,8 @@ fn finding(verdict: &Verdict, connection: &Connection<'_>) -> String {
     match verdict {
         Verdict::NotIsolated => format!("no NetworkPolicy isolates {own} for {way}"),
         Verdict::SamePod => "a Pod can always reach itself".to_owned(),
+        Verdict::Accepted { by } => format!("{by} accepts it, whatever NetworkPolicies say"),
+        Verdict::Denied { by } => format!("{by} denies it, whatever NetworkPolicies say"),
         Verdict::Allowed { by } => format!("NetworkPolicy {} allows it", quoted(by)),
         Verdict::Unknown { because, .. } => {
             let because: Vec<_> = because.iter().map(ToString::to_string).collect();

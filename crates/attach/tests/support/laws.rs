@@ -138,6 +138,7 @@ fn shuffled(objects: &Objects, turn: usize) -> Objects {
         endpoint_slices: turned(&objects.endpoint_slices, turn),
         secrets: turned(&objects.secrets, turn),
         network_policies: turned(&objects.network_policies, turn),
+        admin_policies: turned(&objects.admin_policies, turn),
         unprotectable: objects.unprotectable.clone(),
     }
 }

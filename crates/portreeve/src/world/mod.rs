@@ -12,10 +12,12 @@ use std::sync::Arc;
 pub use assumed::{BackendEndpoint, LOCAL_ISSUER, NoBackendEndpoint, assume, default_gateways};
 pub use converge::{Converged, Environment, Unsettled, converge};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use portreeve_api::SecurityPolicy;
+use portreeve_attach::AdminPolicy;
 use portreeve_plan::claim::{Owner, OwnerKind};
 use portreeve_plan::{Absent, Apply, ObjectRef, merge};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::kinds::{Kind, ParseFault, Typed, split_api_version, stable_uid};
@@ -222,6 +224,8 @@ impl World {
                 Typed::SecurityPolicy(object) => world.security_policies.push(object.clone()),
                 Typed::NetworkPolicy(object) => world.network_policies.push(object.clone()),
                 Typed::IngressRouteTcp(object) => world.ingress_routes_tcp.push(object.clone()),
+                Typed::ClusterNetworkPolicy(object) => world.cluster_network_policies.push(object.clone()),
+                Typed::AdminNetworkPolicy(object) => world.admin_network_policies.push(object.clone()),
                 Typed::GatewayClass(_) => {}
             }
         }
@@ -298,10 +302,20 @@ pub(crate) fn attach_objects<'t>(typed: impl IntoIterator<Item = &'t Typed>) -> 
             Typed::ReferenceGrant(object) => objects.reference_grants.push(object.clone()),
             Typed::SecurityPolicy(policy) => objects.unprotectable.extend(protected_by(policy)),
             Typed::NetworkPolicy(object) => objects.network_policies.push(object.clone()),
+            Typed::ClusterNetworkPolicy(object) => {
+                objects.admin_policies.extend(admin_policy("ClusterNetworkPolicy", &object.metadata, &object.spec));
+            }
+            Typed::AdminNetworkPolicy(object) => {
+                objects.admin_policies.extend(admin_policy("AdminNetworkPolicy", &object.metadata, &object.spec));
+            }
             Typed::NebariApp(_) | Typed::Tenant(_) | Typed::Certificate(_) | Typed::IngressRouteTcp(_) => {}
         }
     }
     objects
+}
+
+fn admin_policy(kind: &str, metadata: &ObjectMeta, spec: &impl Serialize) -> Option<AdminPolicy> {
+    AdminPolicy::read(kind, metadata.name.as_deref()?, serde_json::to_value(spec).ok()?)
 }
 
 /// The HTTPRoutes that a policy protects, and what the policy is called. The embedded gateway has no sign-in.
