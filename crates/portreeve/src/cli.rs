@@ -26,7 +26,7 @@ pub use controller::{
     UnusedArgs,
 };
 pub use tenant_settings::TenantSettings;
-pub use tenants::{AccountArg, NoTenantIssuer, ProvisionerArg, ProvisionerArgs, TenantArgs};
+pub use tenants::{AccountArg, BadTenants, ProvisionerArg, ProvisionerArgs, TenantArgs};
 
 pub use tenant::{MoveArgs, TenantCommand, TenantCommandArgs};
 
@@ -315,6 +315,9 @@ pub enum BadArguments {
     /// A flag says something of a cluster that the cluster says itself.
     #[error("{0} is for directories: name one, or leave the flag out")]
     NeedsDirectory(&'static str),
+    /// What is said about tenants does not go together.
+    #[error(transparent)]
+    Tenants(#[from] BadTenants),
 }
 
 /// Text that is no zone.
@@ -483,6 +486,11 @@ mod tests {
         let config = found.told.config;
         assert!(config.guard_deletion && config.legacy_listeners == portreeve_plan::LegacyListeners::Migrate);
         assert_eq!(config.cluster_issuer, None, "the local CA is none for a cluster");
+        for (arguments, expected) in [(&[][..], false), (&["--tenants"], true), (&["--tenant-api-domain=a.test"], true)]
+        {
+            let Ok(Source::Cluster(found)) = source(arguments) else { panic!("no cluster") };
+            assert_eq!(found.told.tenants, expected, "{arguments:?}");
+        }
         assert!(matches!(source(&["dir", "--context=a"]), Err(BadArguments::DirectoryAndCluster)));
         assert!(matches!(source(&["--map=443=1"]), Err(BadArguments::NeedsDirectory("--map"))));
     }

@@ -115,8 +115,8 @@ impl InputArgs {
             return Err(BadArguments::NeedsDirectory(flag));
         }
         let settings = self.settings();
-        let config = choices.config(self.platform.into_config(""));
-        let tenants = config.tenant_api.is_some() || config.tenant_apps.is_some();
+        let config = choices.config(self.platform.into_config(""))?;
+        let tenants = choices.tenants || config.tenant_api.is_some() || config.tenant_apps.is_some();
         let told = Circumstances { config, tls_routes: choices.tls_routes(), tenants, whole: true };
         Ok(Source::Cluster(Box::new(ClusterSource { cluster, told, settings })))
     }

@@ -7,9 +7,7 @@ use portreeve_plan::{Config, LegacyListeners, TlsRouteVersion};
 
 use super::data_plane::DataPlaneArgs;
 use super::login::LoginArgs;
-use super::{
-    ClusterArgs, LogFormat, NoTenantIssuer, Output, ProvisionerArgs, TenantArgs, TenantSettings, ZoneArg, given,
-};
+use super::{BadTenants, ClusterArgs, LogFormat, Output, ProvisionerArgs, TenantArgs, ZoneArg, given};
 
 /// `after_help` of `controller`.
 pub(super) const EXAMPLES: &str = "\
@@ -208,11 +206,11 @@ impl OperatorArgs {
     /// # Errors
     ///
     /// When a path to tenants lacks what it needs.
-    pub fn config(&self) -> Result<Config, NoTenantIssuer> {
+    pub fn config(&self) -> Result<Config, BadTenants> {
         let zones = self.zone.iter().map(|ZoneArg(zone)| zone.clone()).collect();
         let cluster_issuer = given(Some(self.cluster_issuer.clone()));
         let (tenant_api, tenant_apps) = (self.paths.api(), self.paths.apps(None)?);
-        Ok(self.choices.config(Config { cluster_issuer, zones, tenant_api, tenant_apps, ..Config::default() }))
+        self.choices.config(Config { cluster_issuer, zones, tenant_api, tenant_apps, ..Config::default() })
     }
 
     /// Whether Tenants are reconciled.
@@ -224,7 +222,11 @@ impl OperatorArgs {
 
 impl ChoiceArgs {
     /// The configuration of a platform as the operator works with it.
-    pub fn config(&self, platform: Config) -> Config {
+    ///
+    /// # Errors
+    ///
+    /// When what is said about tenants does not go together.
+    pub fn config(&self, platform: Config) -> Result<Config, BadTenants> {
         let legacy_listeners = match self.migrate_legacy_listeners {
             Migration::Off => LegacyListeners::Keep,
             Migration::On => LegacyListeners::Migrate,
@@ -239,9 +241,8 @@ impl ChoiceArgs {
             login: Some(self.login.login()),
             ..platform
         };
-        let settings = self.provisioner.tenant_settings.as_ref();
-        settings.unwrap_or(&TenantSettings::default()).put_into(&mut config);
-        config
+        self.provisioner.settings()?.put_into(&mut config);
+        Ok(config)
     }
 
     /// Where clients of apps are made.
@@ -373,10 +374,22 @@ mod tests {
         let gateway = api.config().unwrap().tenant_api.unwrap().gateway();
         assert_eq!(gateway.to_string(), "kubespaces-system/kubespaces-api");
         assert!(matches!(api.config().unwrap().provisioner, Provisioner::Helm { version, .. } if version == "0.35.2"));
-        assert_eq!(operator(&["--tenant-apps-domain=example.com"]).config().unwrap_err(), NoTenantIssuer);
+        assert_eq!(operator(&["--tenant-apps-domain=example.com"]).config().unwrap_err(), BadTenants::NoIssuer);
         let leases = parse(&["--tenants-lease-namespace=kubespaces-system"]).election.leases(true, "here");
         let leases: Vec<_> = leases.iter().map(ToString::to_string).collect();
         assert_eq!(leases, ["here/d77e3dc7.nebari.dev", "kubespaces-system/tenants.kubespaces.io"]);
+    }
+
+    #[test]
+    fn listener_sets_are_for_tenants_that_the_platform_provisions() {
+        let file = std::env::temp_dir().join(format!("portreeve-placement-{}.yaml", std::process::id()));
+        std::fs::write(&file, "{apps: {placement: ListenerSet}}").unwrap();
+        let settings = format!("--tenant-settings={}", file.display());
+        let config = |more: &[&str]| parse(&[&[settings.as_str()], more].concat()).operator.config().map(drop);
+        assert_eq!(config(&[]), Err(BadTenants::ListenerSetNeedsExternal));
+        assert_eq!(config(&["--tenant-provisioner=flux"]), Err(BadTenants::ListenerSetNeedsExternal));
+        assert_eq!(config(&["--tenant-provisioner=external"]), Ok(()));
+        std::fs::remove_file(file).unwrap();
     }
 
     #[test]

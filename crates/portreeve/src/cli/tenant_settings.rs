@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::IpAddr;
 
 use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyIngressRule};
 use portreeve_plan::{Config, DnsServers, GatewayTemplate, Placement, TenantIsolation};
@@ -112,7 +113,13 @@ impl TenantSettings {
     /// Says what is wrong with it, and where.
     pub fn read(path: &str) -> Result<Self, String> {
         let text = fs::read_to_string(path).map_err(|error| format!("it cannot be read: {error}"))?;
-        serde_saphyr::from_str(&text).map_err(|error| error.to_string())
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let settings: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        settings.isolation.check()?;
+        Ok(settings)
     }
 
     /// Puts it into what the platform has configured.
@@ -138,6 +145,31 @@ impl TenantSettings {
 }
 
 impl IsolationSettings {
+    /// What an API server would refuse of every NetworkPolicy is refused here, once.
+    fn check(&self) -> Result<(), String> {
+        for network in &self.denied_networks {
+            match prefix(network) {
+                Some(0) => {
+                    return Err(format!("isolation.deniedNetworks: {network} is everything: name what is denied"));
+                }
+                Some(_) => {}
+                None => return Err(no_network("isolation.deniedNetworks", network)),
+            }
+        }
+        let ingress = self.extra_ingress.iter().flat_map(|rule| rule.from.iter().flatten());
+        let egress = self.extra_egress.iter().flat_map(|rule| rule.to.iter().flatten());
+        let fields = ["isolation.extraIngress", "isolation.extraEgress"];
+        let peers = ingress.map(|peer| (fields[0], peer)).chain(egress.map(|peer| (fields[1], peer)));
+        for (field, block) in peers.filter_map(|(field, peer)| Some((field, peer.ip_block.as_ref()?))) {
+            let bad =
+                std::iter::once(&block.cidr).chain(block.except.iter().flatten()).find(|one| prefix(one).is_none());
+            if let Some(network) = bad {
+                return Err(no_network(field, network));
+            }
+        }
+        Ok(())
+    }
+
     fn as_planned(&self) -> TenantIsolation {
         let dns = self.dns.clone().map(|DnsSettings { namespace, labels }| DnsServers { namespace, labels });
         TenantIsolation {
@@ -149,6 +181,18 @@ impl IsolationSettings {
             except: self.except.clone(),
         }
     }
+}
+
+/// The length of the prefix of a network as NetworkPolicies take it.
+fn prefix(network: &str) -> Option<u8> {
+    let (address, prefix) = network.split_once('/')?;
+    let longest = if address.parse::<IpAddr>().ok()?.is_ipv4() { 32 } else { 128 };
+    let is_plain = prefix.bytes().all(|digit| digit.is_ascii_digit()) && (prefix == "0" || !prefix.starts_with('0'));
+    prefix.parse().ok().filter(|prefix| is_plain && *prefix <= longest)
+}
+
+fn no_network(field: &str, network: &str) -> String {
+    format!("{field}: {network:?} is no network: write an address and the length of its prefix, such as 203.0.113.0/24")
 }
 
 #[cfg(test)]
@@ -167,5 +211,22 @@ mod tests {
         assert_eq!(config.tenant_isolation.unwrap().except, ["a"]);
         let error = parse("{isolation: {enable: false}}").unwrap_err().to_string();
         assert!(error.contains("enable"), "{error}");
+    }
+
+    #[test]
+    fn what_no_network_policy_could_have_is_refused_where_it_is_read() {
+        let parse = |text: &str| TenantSettings::parse(text).map(drop);
+        for good in ["203.0.113.0/24", "10.0.0.1/32", "2001:db8::/32", "0.0.0.0/1"] {
+            assert_eq!(parse(&format!("{{isolation: {{deniedNetworks: [\"{good}\"]}}}}")), Ok(()), "{good}");
+        }
+        for bad in
+            ["203.0.113.0", "203.0.113.0/33", "203.0.113.0/+8", "203.0.113/24", "::/129", "a/8", "0.0.0.0/0", "::/00"]
+        {
+            let error = parse(&format!("{{isolation: {{deniedNetworks: [\"{bad}\"]}}}}")).unwrap_err();
+            assert!(error.contains(bad) && error.contains("isolation.deniedNetworks"), "{error}");
+        }
+        let error = parse("{isolation: {extraEgress: [{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0]}}]}]}}");
+        assert!(error.unwrap_err().contains("isolation.extraEgress: \"10.1.0.0\" is no network"));
+        assert_eq!(parse("{isolation: {extraIngress: [{from: [{podSelector: {}}]}]}}"), Ok(()));
     }
 }

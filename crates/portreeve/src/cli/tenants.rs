@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use portreeve_plan::{FluxCharts, Provisioner, TenantApi, TenantApps};
 
 use super::given;
-use super::tenant_settings::TenantSettings;
+use super::tenant_settings::{PlacementSetting, TenantSettings};
 
 /// The chart of the operator that is replaced.
 const CHART: &str = "oci://ghcr.io/kubespaces-io/charts/vcluster";
@@ -112,6 +112,20 @@ impl FromStr for AccountArg {
 }
 
 impl ProvisionerArgs {
+    /// The file with more settings, or what is meant without one.
+    ///
+    /// # Errors
+    ///
+    /// When it does not go with who makes virtual clusters.
+    pub fn settings(&self) -> Result<TenantSettings, BadTenants> {
+        let settings = self.tenant_settings.clone().unwrap_or_default();
+        let is_external = self.tenant_provisioner == ProvisionerArg::External;
+        if settings.apps.placement == PlacementSetting::ListenerSet && !is_external {
+            return Err(BadTenants::ListenerSetNeedsExternal);
+        }
+        Ok(settings)
+    }
+
     /// Who makes virtual clusters, of which charts.
     pub fn provisioner(&self) -> Provisioner {
         let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
@@ -124,10 +138,21 @@ impl ProvisionerArgs {
     }
 }
 
-/// A path to tenants that is named and lacks what it needs.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("tenants' apps need a ClusterIssuer: give --tenant-apps-cluster-issuer (KUBESPACES_APPS_CLUSTER_ISSUER) too")]
-pub struct NoTenantIssuer;
+/// What is said about tenants and does not go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTenants {
+    /// The path to apps lacks what it needs.
+    #[error(
+        "tenants' apps need a ClusterIssuer: give --tenant-apps-cluster-issuer (KUBESPACES_APPS_CLUSTER_ISSUER) too"
+    )]
+    NoIssuer,
+    /// Virtual clusters are shown Gateways only.
+    #[error(
+        "apps.placement ListenerSet is for tenants that the platform provisions, since virtual clusters are shown Gateways \
+         only: give --tenant-provisioner=external, or leave apps.placement out"
+    )]
+    ListenerSetNeedsExternal,
+}
 
 impl TenantArgs {
     /// The path to API servers; none where it is off.
@@ -146,10 +171,10 @@ impl TenantArgs {
     /// # Errors
     ///
     /// Without an issuer.
-    pub fn apps(&self, issuer: Option<&str>) -> Result<Option<TenantApps>, NoTenantIssuer> {
+    pub fn apps(&self, issuer: Option<&str>) -> Result<Option<TenantApps>, BadTenants> {
         let Some(domain) = given(self.tenant_apps_domain.clone()) else { return Ok(None) };
         let named = given(self.tenant_apps_cluster_issuer.clone());
-        let cluster_issuer = named.or_else(|| issuer.map(str::to_owned)).ok_or(NoTenantIssuer)?;
+        let cluster_issuer = named.or_else(|| issuer.map(str::to_owned)).ok_or(BadTenants::NoIssuer)?;
         Ok(Some(TenantApps {
             gateway_namespace: self.tenant_apps_gateway_namespace.clone(),
             gateway_name: self.tenant_apps_gateway_name.clone(),

@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-use crate::cli::{BadArguments, NoTenantIssuer};
+use crate::cli::{BadArguments, BadTenants};
 use crate::exit::Exit;
 use crate::input::Input;
 use crate::manifest::{Finding, Severity};
@@ -36,14 +36,17 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
     let question = error.downcast_ref::<trace::BadQuestion>().map(|_| Exit::BadInput);
     let arguments = error.downcast_ref::<BadArguments>().map(|error| match error {
         BadArguments::State(_) => Exit::Unable,
-        BadArguments::Twice(_) | BadArguments::DirectoryAndCluster | BadArguments::NeedsDirectory(_) => Exit::BadInput,
+        BadArguments::Twice(_)
+        | BadArguments::DirectoryAndCluster
+        | BadArguments::NeedsDirectory(_)
+        | BadArguments::Tenants(_) => Exit::BadInput,
     });
-    let issuer = error.downcast_ref::<NoTenantIssuer>().map(|_| Exit::BadInput);
+    let tenants = error.downcast_ref::<BadTenants>().map(|_| Exit::BadInput);
     let controller = error.downcast_ref::<portreeve_controller::Fault>().map(|error| match error {
         portreeve_controller::Fault::Listen { .. } | portreeve_controller::Fault::Certificate(_) => Exit::Unable,
         portreeve_controller::Fault::Engine(_) | portreeve_controller::Fault::Task(_) => Exit::Fault,
     });
-    offline.or(start).or(controller).or(question).or(arguments).or(issuer).unwrap_or(Exit::Unable)
+    offline.or(start).or(controller).or(question).or(arguments).or(tenants).unwrap_or(Exit::Unable)
 }
 
 /// The table of owners.
