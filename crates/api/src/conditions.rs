@@ -50,6 +50,9 @@ pub const MOVING: &str = "Moving";
 pub const NAME_VALID: &str = "NameValid";
 /// Whether the virtual cluster can be shown the Gateway of its apps; absent while it can. It has no part in [`READY`].
 pub const APPS_PROJECTED: &str = "AppsProjected";
+/// Whether everything of the tenant is in the namespace that it asks for; absent while it is. It has no part in
+/// [`READY`].
+pub const NAMESPACE_CURRENT: &str = "NamespaceCurrent";
 
 /// Reasons of conditions. One that an event shares is here too.
 pub mod reasons {
@@ -290,6 +293,8 @@ pub mod reasons {
     pub const NAME_DEPRECATED: &str = "NameDeprecated";
     /// False: the version of the vCluster chart knows no Gateways.
     pub const CHART_TOO_OLD: &str = "ChartTooOld";
+    /// False: a namespace is left that the tenant asked for before, with what runs there.
+    pub const FORMER_NAMESPACE_LEFT: &str = "FormerNamespaceLeft";
 }
 
 /// Reasons of events that are not reasons of a condition too.

@@ -78,6 +78,7 @@ pub(crate) enum Reason {
     ProvisioningFailed,
     NameDeprecated,
     ChartTooOld,
+    FormerNamespaceLeft,
     Provisioning,
     Failed,
     // === Not so, by choice ===
@@ -222,6 +223,7 @@ impl Reason {
             Self::ProvisioningFailed => reasons::PROVISIONING_FAILED,
             Self::NameDeprecated => reasons::NAME_DEPRECATED,
             Self::ChartTooOld => reasons::CHART_TOO_OLD,
+            Self::FormerNamespaceLeft => reasons::FORMER_NAMESPACE_LEFT,
             Self::Provisioning => reasons::PROVISIONING,
             Self::Failed => reasons::FAILED,
             Self::TlsDisabled => reasons::TLS_DISABLED,

@@ -86,12 +86,21 @@ fn proof(condition: &Condition) -> Option<DialResult> {
     let why = condition.message.clone();
     Some(match condition.reason.as_str() {
         _ if condition.status == "True" => DialResult::Proved,
-        "SANMissing" => DialResult::SanMissing(why),
+        "SANMissing" => DialResult::SanMissing(why.strip_prefix(NOT_COVERED).map(str::to_owned).unwrap_or(why)),
         "Terminated" => DialResult::Terminated(why),
         "NoRoute" => DialResult::NoRoute(why),
         "ConnectFailed" => DialResult::ConnectFailed(why),
         _ => return None,
     })
+}
+
+/// What comes before the names of a certificate that lacks the public one.
+const NOT_COVERED: &str =
+    "the API server's certificate does not cover its public name: add that to those that it is for, ";
+
+/// What a condition says about an API server's certificate that is for these names only.
+pub(crate) fn not_covered(names: &str) -> String {
+    format!("{NOT_COVERED}{names}")
 }
 
 /// What a condition says about a port that does not answer.

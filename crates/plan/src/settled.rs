@@ -19,7 +19,7 @@ use crate::wanted::Wanted;
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// How long a gateway may take to notice a Secret that is new.
-const NOTICE: SignedDuration = SignedDuration::from_secs(10);
+const NOTICE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Everything that was decided before statuses.
 pub(crate) struct Settled<'s, 'a> {
@@ -106,11 +106,14 @@ impl Settled<'_, '_> {
         let listeners = set.into_iter().flat_map(|set| &set.spec.listeners);
         let tls = listeners.filter(|listener| listener.name == watched.section).filter_map(|found| found.tls.as_ref());
         let secrets = tls.flat_map(|tls| tls.certificate_refs.iter().flatten());
-        let created = secrets.map(|secret| {
-            let secret = self.view.secret(secret.namespace.as_deref().unwrap_or(namespace), &secret.name)?;
-            Some(secret.metadata.creation_timestamp.as_ref()?.0)
-        });
-        // One that is not there is not new.
+        let secrets = secrets.map(|secret| (secret.namespace.as_deref().unwrap_or(namespace), secret.name.as_str()));
+        self.are_new(secrets, alarm)
+    }
+
+    /// Whether Secrets, by namespace and name, are there, and the newest only just; one that is not there is not new.
+    pub(crate) fn are_new<'n>(&self, secrets: impl Iterator<Item = (&'n str, &'n str)>, alarm: &mut Alarm) -> bool {
+        let created = secrets
+            .map(|(namespace, name)| Some(self.view.secret(namespace, name)?.metadata.creation_timestamp.as_ref()?.0));
         let newest = created.collect::<Option<Vec<_>>>().and_then(|created| created.into_iter().max());
         let noticed = newest.map(|newest| newest + NOTICE).filter(|noticed| *noticed > self.view.now);
         noticed.inspect(|noticed| alarm.set(*noticed)).is_some()

@@ -106,7 +106,7 @@ pub struct DnsServers {
 pub enum DialResult {
     /// The data plane and each address answer with the certificate that the Service itself shows, and it covers the name.
     Proved,
-    /// The API server's certificate does not cover the name: which names it covers.
+    /// The API server's certificate does not cover the name: for which names it is.
     SanMissing(String),
     /// Another certificate answers than the Service's own: something on the way ends TLS.
     Terminated(String),

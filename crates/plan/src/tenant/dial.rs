@@ -4,6 +4,7 @@ use portreeve_api::names::tenant as derived;
 
 use super::{Rendered, TenantCase};
 use crate::condition::{Finding, Reason};
+use crate::dials::not_covered;
 use crate::gateway::HTTPS_PORT;
 use crate::output::ApiServerDial;
 use crate::tenancy::{DialResult, TenantApi};
@@ -46,7 +47,7 @@ pub(super) fn reachable(view: &View<'_>, api: &TenantApi, case: &TenantCase<'_>,
         Some(DialResult::Proved) => {
             Reason::ApiServerReached.because("the API server answers under its public name with its own certificate")
         }
-        Some(DialResult::SanMissing(why)) => Reason::SanMissing.because(why),
+        Some(DialResult::SanMissing(names)) => Reason::SanMissing.because(not_covered(names)),
         Some(DialResult::Terminated(why)) => Reason::Terminated.because(why),
         Some(DialResult::NoRoute(why)) => Reason::NoRoute.because(why),
         Some(DialResult::ConnectFailed(why)) => Reason::ConnectFailed.because(why),

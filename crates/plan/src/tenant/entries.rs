@@ -25,6 +25,9 @@ use crate::wanted::Wanted;
 /// How long an entry must have served before it is put back at once; one that goes sooner is put back after so long.
 const PEACE: SignedDuration = SignedDuration::from_secs(60);
 
+/// What a tenant says while its entry is there and does not serve yet.
+const WAITING: [&str; 3] = [reasons::PENDING, reasons::CERTIFICATE_NOT_READY, reasons::LISTENER_NOT_PROGRAMMED];
+
 /// An entry that a writer who replaces the whole list has taken away.
 pub(crate) struct Overwritten {
     finding: Finding,
@@ -164,7 +167,9 @@ pub(super) fn overwritten(view: &View<'_>, tenant: &Tenant<'_>, name: &GatewayNa
     }
     let (manager, at) = last_writer(gateway)?;
     let since = condition.last_transition_time.0;
-    let put_back = if condition.reason == reasons::LISTENERS_OVERWRITTEN {
+    // An entry is written in the same round as that it is waited for.
+    let was_waited_for = WAITING.contains(&condition.reason.as_str()) && at > since;
+    let put_back = if condition.reason == reasons::LISTENERS_OVERWRITTEN || was_waited_for {
         at + PEACE
     } else if condition.status == "True" && at >= since {
         if at < since + PEACE { at + PEACE } else { at }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Namespace;
-use portreeve_api::names::{self, MAX_LABEL_VALUE, labels};
+use portreeve_api::names::{self, MAX_LABEL_VALUE, labels, tenant as derived};
 use portreeve_names::is_dns_label;
 
 use super::Tenant;
@@ -103,6 +103,18 @@ pub(super) fn belongs_to(namespace: &Namespace, tenant: &Tenant<'_>) -> bool {
     let controlled = metadata.owner_references.iter().flatten().any(|owner| owner.controller == Some(true));
     let label = metadata.labels.as_ref().and_then(|labels| labels.get(labels::TENANT));
     !controlled && label.is_some_and(|label| label == tenant.name)
+}
+
+/// The namespaces that were made for a tenant, or in which a release of its is, beside the one that it asks for.
+pub(super) fn former_namespaces<'a>(view: &View<'a>, tenant: &Tenant<'_>) -> impl Iterator<Item = &'a str> {
+    let with_release = view.namespaces_with_release(&derived::release(tenant.name));
+    view.world.namespaces.iter().filter_map(move |namespace| {
+        let name = namespace.metadata.name.as_deref()?;
+        let is_made = matches!(Live::Namespace(namespace).maker(), Maker::Uid(..));
+        let is_leaving = namespace.metadata.deletion_timestamp.is_some();
+        let is_former = belongs_to(namespace, tenant) && (is_made || with_release.contains(name));
+        (name != tenant.namespace && is_former && !is_leaving).then_some(name)
+    })
 }
 
 /// Which tenant has each namespace that is asked for: the one that it belongs to already, else the oldest.

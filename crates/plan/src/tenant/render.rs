@@ -1,10 +1,11 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::slice::from_ref;
 
 use portreeve_api::names::{labels, tenant as derived};
 use serde_json::Value;
 
 use super::entries::Overwritten;
+use super::namespace::former_namespaces;
 use super::provision::{PROVISION, Provision};
 use super::quota::LIMITS;
 use super::values::{Exposure, Projection};
@@ -20,6 +21,17 @@ use crate::tenancy::TenantApi;
 use crate::view::{View, all_provisioned};
 use crate::wanted::{Wanted, foreign};
 use crate::world::Config;
+
+/// What stays in a namespace that a tenant had before.
+const FORMER: [Kind; 7] = [
+    Kind::NetworkPolicy,
+    Kind::ResourceQuota,
+    Kind::LimitRange,
+    Kind::ConfigMap,
+    Kind::OciRepository,
+    Kind::HelmRepository,
+    Kind::HelmRelease,
+];
 
 /// What was made for a tenant, as far as its status needs to know.
 #[derive(Default)]
@@ -42,6 +54,8 @@ pub(crate) struct Rendered {
     pub(crate) overwritten: Option<Overwritten>,
     /// Whether it needs a DNS record of its own.
     pub(crate) needs_record: bool,
+    /// Namespaces that it had before, in order.
+    pub(super) former: Vec<String>,
 }
 
 /// Turns what a tenant was granted into objects. Its entry of a Gateway is left to [`render_gateways`].
@@ -62,6 +76,7 @@ pub(crate) fn render<'a>(
         return rendering.rendered;
     }
     rendering.namespace();
+    rendering.keep_former();
     let is_limited = rendering.limits();
     let config = &view.world.config;
     let granted = |claim: Option<usize>| claim.is_some_and(|claim| judgement.is_granted(claim));
@@ -159,6 +174,22 @@ impl<'a> Rendering<'_, '_, 'a> {
         if self.add(route.clone(), body::object(&route, version.api_version(), metadata, spec)) {
             self.rendered.api_parent = Some(parent);
         }
+    }
+
+    /// What closes and limits a namespace that the tenant had before, and what makes the virtual cluster there, stay for
+    /// as long as it does: nobody has said that what runs there is to go.
+    fn keep_former(&mut self) {
+        let former: BTreeSet<&str> = former_namespaces(self.view, self.tenant).collect();
+        if former.is_empty() {
+            return;
+        }
+        let owner = self.tenant.identity();
+        let own = self.view.all_live().filter(|(kind, live)| {
+            let namespace = live.metadata().namespace.as_deref().unwrap_or_default();
+            FORMER.contains(kind) && former.contains(namespace) && live.maker().is(owner)
+        });
+        self.wanted.kept.extend(own.map(|(kind, live)| key_of(kind, live)));
+        self.rendered.former = former.into_iter().map(str::to_owned).collect();
     }
 
     pub(super) fn metadata(&self) -> Metadata<'a> {

@@ -153,10 +153,14 @@ impl<'a> Shards<'a> {
     /// The emptiest shard with room; of equal ones the first.
     fn free(&self, apps: &TenantApps) -> Result<GatewayName, Finding> {
         let unlimited = apps.placement == Placement::ListenerSet;
-        let open = self.all.iter().filter(|shard| shard.fault.is_none() && (unlimited || shard.room() > 0));
-        // One that somebody else has to make first comes last.
         let is_there = |shard: &Shard<'_>| shard.object.is_some() || shard.is_coming;
-        if let Some(shard) = open.rev().max_by_key(|shard| (is_there(shard), shard.room())) {
+        // Nobody knows how full one will be that somebody else has to make first.
+        let waits = !self.all.iter().any(is_there);
+        let open = self
+            .all
+            .iter()
+            .filter(|shard| shard.fault.is_none() && (waits || is_there(shard)) && (unlimited || shard.room() > 0));
+        if let Some(shard) = open.rev().max_by_key(|shard| shard.room()) {
             return Ok(shard.name.clone());
         }
         match &self.template_fault {
@@ -167,12 +171,18 @@ impl<'a> Shards<'a> {
                 return Err(Reason::GatewayNotIsolated.because(why));
             }
         }
-        let all = || self.all.iter().map(|shard| shard.name.to_string()).collect::<Vec<_>>().join(", ");
+        let all = || {
+            let said = self.all.iter().map(|shard| {
+                let absence = if is_there(shard) { "" } else { " is not there" };
+                format!("{}{absence}", shard.name)
+            });
+            said.collect::<Vec<_>>().join(", ")
+        };
         Err(match self.all.iter().find_map(|shard| Some((&shard.name, shard.fault.as_ref()?))) {
             Some((name, fault)) => Reason::GatewayNotIsolated
                 .because(format!("no apps Gateway takes in new tenants; {}", say(name, fault))),
             None => Reason::TooManyListeners.because(format!(
-                "every apps Gateway is full ({}): add another, configure a template for the next, or move tenants",
+                "no apps Gateway has room ({}): add another, configure a template for the next, or move tenants",
                 all()
             )),
         })

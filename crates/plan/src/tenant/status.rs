@@ -8,7 +8,7 @@ use super::lower::NameCase;
 use super::shards::is_made_by_us;
 use super::workload::waiting_for;
 use super::{Rendered, Shards, TenantCase, checks, dial, dns};
-use crate::acknowledgement::{gateway_entry, listener, route, tls_route_statuses};
+use crate::acknowledgement::{EntryStatus, gateway_entry, listener, pending, route, tls_route_statuses};
 use crate::app::has_key;
 use crate::condition::{Conditions, Finding, Reason, foremost};
 use crate::gateway::{HTTPS_PORT, SharedGateway};
@@ -40,9 +40,11 @@ pub(crate) fn status(
             conditions.add(type_, part);
         }
     }
-    for (type_, fault) in
-        [(conditions::NAME_VALID, case.deprecation.clone()), (conditions::APPS_PROJECTED, report.projection())]
-    {
+    for (type_, fault) in [
+        (conditions::NAME_VALID, case.deprecation.clone()),
+        (conditions::APPS_PROJECTED, report.projection()),
+        (conditions::NAMESPACE_CURRENT, report.former_namespaces()),
+    ] {
         if let Some(fault) = fault {
             conditions.add(type_, fault);
         }
@@ -111,6 +113,17 @@ impl TenantReport<'_, '_> {
         )))
     }
 
+    /// `NamespaceCurrent`, present only while it is not so.
+    fn former_namespaces(&self) -> Option<Finding> {
+        let (left, now) = (self.rendered.former.join(", "), &self.case.tenant.namespace);
+        (!left.is_empty()).then(|| {
+            Reason::FormerNamespaceLeft.because(format!(
+                "the tenant was in namespace {left} before and is made anew in {now}; what runs there goes on: delete the \
+                 namespace when nothing in it is needed, or set spec.targetNamespace back"
+            ))
+        })
+    }
+
     /// `APIRoutingReady`
     fn api(&self) -> Option<Finding> {
         let (api, name) = (self.settled.view.world.config.tenant_api.as_ref()?, self.case.api.as_ref()?);
@@ -170,7 +183,7 @@ impl TenantReport<'_, '_> {
             self.rendered.blocked(Kind::ListenerSet),
             self.rendered.withheld.clone(),
             self.settled.certificate(&apps.gateway_namespace, &derived::apps_certificate(self.case.tenant.name)),
-            self.listener(name),
+            self.listener(name, alarm),
             self.listener_in_set(name, alarm),
         ];
         let programmed = || Reason::ListenersProgrammed.because("the tenant's listener is programmed");
@@ -179,13 +192,18 @@ impl TenantReport<'_, '_> {
 
     /// Once programmed, the entry stays so until it says otherwise or changes: other tenants' entries change the
     /// Gateway all the time.
-    fn listener(&self, name: &NameCase) -> Option<Finding> {
+    fn listener(&self, name: &NameCase, alarm: &mut Alarm) -> Option<Finding> {
         self.rendered.entries.iter().find(|(gateway, _)| *gateway == name.gateway)?;
         let section = derived::apps_listener(self.case.tenant.name);
         let key = Key::new(Kind::Gateway, &name.gateway.namespace, &*name.gateway.name);
         let since = self.settled.entry_generation(&key, &section, self.was_programmed());
-        let gateway = self.settled.view.gateway(&name.gateway);
-        listener(gateway.and_then(|gateway| gateway_entry(gateway, &section)), &section, since)
+        let entry = self.settled.view.gateway(&name.gateway).and_then(|gateway| gateway_entry(gateway, &section));
+        let finding = listener(entry, &section, since)?;
+        let secret = derived::apps_certificate(self.case.tenant.name);
+        let certificate = std::iter::once((&*name.gateway.namespace, secret.as_str()));
+        let is_about_to_notice =
+            entry.is_some_and(EntryStatus::misses_certificate) && self.settled.are_new(certificate, alarm);
+        Some(if is_about_to_notice { pending(&section) } else { finding })
     }
 
     fn listener_in_set(&self, name: &NameCase, alarm: &mut Alarm) -> Option<Finding> {
