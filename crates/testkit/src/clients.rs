@@ -54,13 +54,31 @@ pub async fn https_get_under(
     path: &str,
     tls: ClientConfig,
 ) -> anyhow::Result<Answer> {
-    within_patience(async {
-        let stream = handshake(tls, server_name, TcpStream::connect(to).await?).await?;
-        let certificate = shown(&stream);
-        let (status, body) = get(stream, name, path).await?;
-        Ok(Answer { status, body, certificate })
-    })
-    .await
+    within_patience(async { over(TcpStream::connect(to).await?, server_name, name, path, tls).await }).await
+}
+
+/// The same on a connection that is there, such as that of a host.
+pub async fn https_get_over(
+    connection: TcpStream,
+    server_name: &str,
+    name: &str,
+    path: &str,
+    tls: ClientConfig,
+) -> anyhow::Result<Answer> {
+    within_patience(over(connection, server_name, name, path, tls)).await
+}
+
+async fn over(
+    connection: TcpStream,
+    server_name: &str,
+    name: &str,
+    path: &str,
+    tls: ClientConfig,
+) -> anyhow::Result<Answer> {
+    let stream = handshake(tls, server_name, connection).await?;
+    let certificate = shown(&stream);
+    let (status, body) = get(stream, name, path).await?;
+    Ok(Answer { status, body, certificate })
 }
 
 /// Asks for `/` of several hosts, one after the other, on one connection of HTTP/2 with the server name of the first.

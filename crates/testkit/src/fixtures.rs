@@ -2,6 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use serde_json::{Value, json};
+
 /// A namespace.
 pub fn namespace(name: &str) -> String {
     format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}\n")
@@ -39,9 +41,41 @@ spec:
     )
 }
 
+/// Where the Gateways of tenants are.
+pub const TENANT_GATEWAYS: &str = "kubespaces-system";
+
+/// A Gateway that passes TLS through to tenants' API servers under `example.test`, and admits routes of these namespaces
+/// (`Same`, `All`).
+pub fn tenant_api_gateway(name: &str, from: &str) -> String {
+    tenant_gateway(
+        name,
+        &[json!({"name": "apipassthrough", "hostname": "*.api.example.test", "port": 443, "protocol": "TLS",
+            "tls": {"mode": "Passthrough"}, "allowedRoutes": {"namespaces": {"from": from}}})],
+    )
+}
+
+/// A Gateway for tenants' apps with so many listeners of the platform's own, at least one.
+pub fn tenant_apps_gateway(name: &str, listeners: usize) -> String {
+    let listener = |number: usize| {
+        json!({"name": format!("http-{number}"), "hostname": format!("platform-{number}.example.test"), "port": 80,
+            "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "Same"}}})
+    };
+    let first =
+        json!({"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "Same"}}});
+    let listeners: Vec<Value> = std::iter::once(first).chain((1..listeners).map(listener)).collect();
+    tenant_gateway(name, &listeners)
+}
+
+fn tenant_gateway(name: &str, listeners: &[Value]) -> String {
+    json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": {"namespace": TENANT_GATEWAYS, "name": name},
+        "spec": {"gatewayClassName": "envoy-gateway", "listeners": listeners}})
+    .to_string()
+}
+
 /// A Secret of type `kubernetes.io/tls`.
 pub fn tls_secret(namespace: &str, name: &str, identity: &crate::tls::Identity) -> String {
-    serde_json::json!({
+    json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
         "metadata": {"namespace": namespace, "name": name},
         "stringData": {"tls.crt": identity.certificate_pem(), "tls.key": identity.key_pem()},

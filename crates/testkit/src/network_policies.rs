@@ -171,6 +171,10 @@ impl Cluster {
         }
         let one = |peer: &NetworkPolicyPeer| {
             if let Some(block) = &peer.ip_block {
+                // The bed's network is one of IPv4.
+                if block.cidr.contains(':') {
+                    return Vec::new();
+                }
                 let except = block.except.iter().flatten().map(|cidr| format!(" ip {address} != {cidr}"));
                 return vec![format!("ip {address} {}{}", block.cidr, except.collect::<String>())];
             }

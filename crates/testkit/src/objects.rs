@@ -50,10 +50,11 @@ impl Bed {
     /// Installs the definitions of a name of `portreeve_programs` (`gateway-api-standard`, `gateway-api-experimental`,
     /// `envoy-gateway`, `cert-manager`) whose file names are wanted, and waits until the API server serves them.
     pub async fn define(&self, name: &str, wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
-        self.define_all_in(&portreeve_programs::find_definitions(name)?, wanted).await
+        self.define_in(&portreeve_programs::find_definitions(name)?, wanted).await
     }
 
-    async fn define_all_in(&self, folder: &Path, wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+    /// As [`Bed::define`], of a folder of YAML files.
+    pub async fn define_in(&self, folder: &Path, wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
         let mut objects: Vec<Value> = Vec::new();
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
@@ -78,7 +79,7 @@ impl Bed {
     /// Installs the definitions of the project's own kinds, as the chart has them.
     pub async fn define_own(&self) -> anyhow::Result<()> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/portreeve/files/crds");
-        self.define_all_in(&folder, |_| true).await
+        self.define_in(&folder, |_| true).await
     }
 
     /// Deletes an object; `name` is `<namespace>/<name>`, or the name alone of an object without namespace.

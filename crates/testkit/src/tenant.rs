@@ -69,6 +69,11 @@ impl TenantApiServer {
         Ok(started)
     }
 
+    /// Gives it another serving certificate, for `names` and its address; it takes that up by itself, soon.
+    pub fn certify(&self, names: &[&str]) -> anyhow::Result<()> {
+        self.pki.certify(names, &[self.host.address()])
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((self.host.address(), PORT))

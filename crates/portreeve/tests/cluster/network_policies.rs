@@ -1,7 +1,6 @@
 //! The first document's core claim, on a network that enforces NetworkPolicies: notebooks that may reach the gateway's HTTPS
 //! port and nothing else reach their scheduler once the app names them as clients.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use portreeve_testkit::{Bed, eventually, fixtures};
 use serde_json::{Value, json};
 
 use crate::support::dask::{CLUSTER_LABEL, Cluster, Dask, Routes};
-use crate::support::{NEBARI, Operator, Platform, WAY};
+use crate::support::{NEBARI, Operator, Platform, WAY, exported};
 
 /// Where notebooks run.
 const HUB: &str = "policies-hub";
@@ -152,9 +151,7 @@ async fn wait_policies(bed: &Bed, namespace: &str, count: usize) -> anyhow::Resu
 /// What `trace --from` says about the policies on a notebook's way: out of the notebook, into the gateway, out of it, into the
 /// scheduler.
 async fn ensure_hops(bed: &Bed, cluster: &Cluster, expected: &[&str]) -> anyhow::Result<()> {
-    let folder = bed.folder().join("exported");
-    std::fs::create_dir_all(&folder)?;
-    export(bed, &folder.join("cluster.yaml")).await?;
+    let folder = exported(bed, "exported").await?;
     let labels = NOTEBOOK.map(|(key, value)| format!("{key}={value}")).join(",");
     let mut command = Command::new(env!("CARGO_BIN_EXE_portreeve"));
     command.arg("trace").arg(&folder).args(["--port", &PORT.to_string(), "--sni", &cluster.server_name, "-o", "json"]);
@@ -168,16 +165,5 @@ async fn ensure_hops(bed: &Bed, cluster: &Cluster, expected: &[&str]) -> anyhow:
     ensure!(verdicts == expected, "trace says {verdicts:?} instead of {expected:?}: {trace:#}");
     let blocked = expected.contains(&"Blocked");
     ensure!(output.status.success() != blocked, "trace ends with {}: {trace:#}", output.status);
-    Ok(())
-}
-
-/// What decides where a connection goes, as `kubectl get` prints it.
-async fn export(bed: &Bed, file: &Path) -> anyhow::Result<()> {
-    let kinds = "gatewayclasses,gateways,listenersets,tlsroutes,services,endpointslices,namespaces,networkpolicies";
-    let mut command = bed.kubectl()?;
-    command.args(["get", kinds, "--all-namespaces", "--output", "yaml"]);
-    let output = tokio::task::spawn_blocking(move || command.output()).await??;
-    ensure!(output.status.success(), "kubectl says {}", String::from_utf8_lossy(&output.stderr));
-    std::fs::write(file, output.stdout)?;
     Ok(())
 }

@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use crate::support::tenants::{
-    API_GATEWAY, APPS_GATEWAY, ARGUMENTS, DOMAIN, GATEWAYS, TENANTS, Tenant, api_gateway, tenant, with_hosts,
+    API_GATEWAY, APPS_GATEWAY, ARGUMENTS, DOMAIN, GATEWAYS, TENANTS, Tenant, tenant, with_hosts,
 };
 use crate::support::{GATEWAY_API, Operator, PORT, Platform, Team, WAY, has, message, side_by_side};
 use crate::tenants_gitops::others_write_the_gateway;
+use crate::tenants_isolation::isolated;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_are_served_and_kept_apart() {
@@ -33,6 +34,7 @@ async fn tenants_are_served_and_kept_apart() {
             ("a_tenant_gets_no_name_but_its_own", adversarial(&platform).boxed_local()),
             ("namespaces_are_whose_they_are", namespaces(&platform).boxed_local()),
             ("a_tenant_goes_without_a_trace", deletion(&platform).boxed_local()),
+            ("a_tenants_namespace_is_closed", isolated(&platform).boxed_local()),
         ],
         log,
     )
@@ -49,8 +51,12 @@ async fn tenants_are_served_and_kept_apart() {
 async fn kubectl(platform: &Platform) -> anyhow::Result<()> {
     let blue = Tenant::new(platform, "blue").await?;
     let hostname = blue.api_hostname();
-    let server = TenantApiServer::start(&platform.bed, "blue-api", &[&hostname]).await?;
+    let server = TenantApiServer::start(&platform.bed, "blue-api", &["blue.svc"]).await?;
     blue.provision(&server).await?;
+    let missing = platform.wait_tenant("blue", &[("APIServerReachable", "False", "SANMissing")]).await?;
+    ensure!(message(&missing, "APIServerReachable").contains("blue.svc"), "which names it has is told: {missing}");
+    server.certify(&["blue.svc", &hostname])?;
+    platform.wait_tenant("blue", &[("APIServerReachable", "True", "APIServerReached")]).await?;
     let has_kubeconfig =
         |tenant: &Value| tenant["status"]["phase"] == "Ready" && tenant["status"]["kubeconfigSecretRef"].is_object();
     let ready = platform.bed.wait_for(TENANTS, "Tenant", "blue", "is Ready", has_kubeconfig).await?;
@@ -332,11 +338,11 @@ async fn open_api_gateway(platform: &Platform) -> anyhow::Result<()> {
     let careful = Tenant::new(platform, "careful").await?;
     careful.provision_stub().await?;
     platform.wait_tenant("careful", &[("APIRoutingReady", "True", "RouteAccepted")]).await?;
-    platform.bed.apply(&api_gateway("All")).await?;
+    platform.bed.apply(&fixtures::tenant_api_gateway(API_GATEWAY, "All")).await?;
     let told = platform.wait_tenant("careful", &[("APIRoutingReady", "False", "GatewayNotIsolated")]).await?;
     let said = message(&told, "APIRoutingReady");
     ensure!(said.contains("apipassthrough") && said.contains("allowedRoutes.namespaces.from"), "{said}");
-    platform.bed.apply(&api_gateway("Same")).await?;
+    platform.bed.apply(&fixtures::tenant_api_gateway(API_GATEWAY, "Same")).await?;
     platform.wait_tenant("careful", &[("APIRoutingReady", "True", "RouteAccepted")]).await?;
     Ok(())
 }

@@ -5,11 +5,11 @@ use std::process::Output;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use portreeve_testkit::eventually;
+use portreeve_testkit::{eventually, fixtures};
 use serde_json::{Value, json};
 
-use crate::support::tenants::{APPS_GATEWAY, GATEWAYS, TENANTS, Tenant, apps_gateway, tenant};
-use crate::support::{GATEWAY_API, Platform, WAY};
+use crate::support::tenants::{APPS_GATEWAY, GATEWAYS, TENANTS, Tenant, add_listener, remove_listener, tenant};
+use crate::support::{GATEWAY_API, Platform};
 
 /// How soon entries are back that somebody has wiped.
 const SOON: Duration = Duration::from_secs(10);
@@ -21,7 +21,8 @@ pub(crate) async fn others_write_the_gateway(platform: &Platform) -> anyhow::Res
     server_side(platform, &shared).await.context("server-side apply")?;
     by_hand(platform).await.context("a listener by hand")?;
     impossible(platform).await.context("an impossible listener")?;
-    client_side(platform, &shared).await.context("client-side apply")
+    client_side(platform, &shared).await.context("client-side apply")?;
+    taken_over(platform).await.context("the former operator's listener")
 }
 
 /// It owns its own fields, and neither conflicts nor changes anything.
@@ -47,14 +48,18 @@ async fn server_side(platform: &Platform, shared: &Tenant<'_>) -> anyhow::Result
 
 /// It stays while tenants come and go.
 async fn by_hand(platform: &Platform) -> anyhow::Result<()> {
-    add_listener(platform, json!({"name": "by-hand", "port": 80, "protocol": "HTTP", "hostname": "hand.example.test"}))
-        .await?;
+    add_listener(
+        platform,
+        APPS_GATEWAY,
+        json!({"name": "by-hand", "port": 80, "protocol": "HTTP", "hostname": "hand.example.test"}),
+    )
+    .await?;
     platform.bed.apply(&tenant("late", json!({}))).await?;
     platform.wait_tenant("late", &[("AppsRoutingReady", "True", "ListenersProgrammed")]).await?;
     platform.bed.delete(TENANTS, "Tenant", "late").await?;
     platform.bed.wait_gone(TENANTS, "Tenant", "late").await?;
     ensure!(has(&gateway(platform).await?, "by-hand"), "somebody's listener is gone");
-    remove_listener(platform, "by-hand").await
+    remove_listener(platform, APPS_GATEWAY, "by-hand").await
 }
 
 /// A Gateway with two listeners of one port and name is none, so the API server refuses all entries together; the other
@@ -63,16 +68,44 @@ async fn impossible(platform: &Platform) -> anyhow::Result<()> {
     let certificate = json!({"mode": "Terminate", "certificateRefs": [{"name": "nothing"}]});
     let taken = json!({"name": "taken", "port": 443, "protocol": "HTTPS", "hostname": "*.bad.apps.example.test",
         "tls": certificate});
-    add_listener(platform, taken).await?;
+    add_listener(platform, APPS_GATEWAY, taken).await?;
     for name in ["bad", "good"] {
         platform.bed.apply(&tenant(name, json!({}))).await?;
     }
     platform.wait_tenant("good", &[("AppsRoutingReady", "True", "ListenersProgrammed")]).await?;
     ensure!(!has(&gateway(platform).await?, "t-bad"), "the impossible entry is there");
-    remove_listener(platform, "taken").await?;
+    remove_listener(platform, APPS_GATEWAY, "taken").await?;
     platform.bed.delete(TENANTS, "Tenant", "good").await?;
     platform.bed.delete(TENANTS, "Tenant", "bad").await?;
     platform.bed.wait_gone(TENANTS, "Tenant", "bad").await
+}
+
+/// The former operator wrote its entry with an update. It is ours without a break, so that it goes with its tenant.
+async fn taken_over(platform: &Platform) -> anyhow::Result<()> {
+    let entry = json!({"name": "t-former", "port": 443, "protocol": "HTTPS", "hostname": "*.former.apps.example.test",
+        "tls": {"mode": "Terminate", "certificateRefs": [{"name": "former-apps-tls"}]},
+        "allowedRoutes": {"namespaces": {"from": "Selector", "selector": {"matchLabels": {"kubespaces.io/tenant": "former"}}}}});
+    add_listener(platform, APPS_GATEWAY, entry).await?;
+    let owners = async || {
+        let gateway = gateway(platform).await?;
+        let fields = gateway["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let has_it =
+            |entry: &&Value| entry["fieldsV1"]["f:spec"]["f:listeners"].get(r#"k:{"name":"t-former"}"#).is_some();
+        let owners = fields.iter().filter(has_it).map(|entry| entry["manager"].as_str().unwrap_or_default().to_owned());
+        anyhow::Ok(owners.collect::<Vec<_>>())
+    };
+    ensure!(owners().await? == ["kubectl-patch"], "{:?}", owners().await?);
+    platform.bed.apply(&tenant("former", json!({}))).await?;
+    platform.wait_tenant("former", &[("AppsRoutingReady", "True", "ListenersProgrammed")]).await?;
+    eventually("the entry is the operator's alone", SOON, async || {
+        ensure!(owners().await? == ["portreeve"], "it is that of {:?}", owners().await?);
+        Ok(())
+    })
+    .await?;
+    platform.bed.delete(TENANTS, "Tenant", "former").await?;
+    platform.bed.wait_gone(TENANTS, "Tenant", "former").await?;
+    ensure!(!has(&gateway(platform).await?, "t-former"), "its listener is left");
+    Ok(())
 }
 
 /// It knows nothing of others' entries and wipes them.
@@ -104,37 +137,10 @@ fn has(gateway: &Value, listener: &str) -> bool {
     listeners.is_some_and(|listeners| listeners.iter().any(|one| one["name"] == listener))
 }
 
-/// Somebody edits the Gateway.
-async fn add_listener(platform: &Platform, listener: Value) -> anyhow::Result<()> {
-    patch(platform, &json!([{"op": "add", "path": "/spec/listeners/-", "value": listener}])).await
-}
-
-async fn remove_listener(platform: &Platform, name: &str) -> anyhow::Result<()> {
-    let gateway = gateway(platform).await?;
-    let mut listeners = gateway["spec"]["listeners"].as_array().into_iter().flatten();
-    let place = listeners.position(|one| one["name"] == name).context("the listener is there")?;
-    let path = format!("/spec/listeners/{place}");
-    let test = json!({"op": "test", "path": format!("{path}/name"), "value": name});
-    patch(platform, &json!([test, {"op": "remove", "path": path}])).await
-}
-
-/// The Gateway may change at the same time.
-async fn patch(platform: &Platform, operations: &Value) -> anyhow::Result<()> {
-    eventually("the Gateway is edited", WAY, async || {
-        let mut command = platform.bed.kubectl()?;
-        command.args(["patch", "gateway", APPS_GATEWAY, "--namespace", GATEWAYS, "--type=json", "--patch"]);
-        command.arg(operations.to_string());
-        let output = tokio::task::spawn_blocking(move || command.output()).await??;
-        ensure!(output.status.success(), "kubectl says {}", String::from_utf8_lossy(&output.stderr));
-        Ok(())
-    })
-    .await
-}
-
 /// Applies the platform's own manifest of the Gateway.
 async fn kubectl(platform: &Platform, arguments: &[&str]) -> anyhow::Result<Output> {
     let path = platform.bed.folder().join("apps-gateway.json");
-    std::fs::write(&path, apps_gateway(APPS_GATEWAY))?;
+    std::fs::write(&path, fixtures::tenant_apps_gateway(APPS_GATEWAY, 1))?;
     let mut command = platform.bed.kubectl()?;
     command.args(arguments).arg(path);
     Ok(tokio::task::spawn_blocking(move || command.output()).await??)

@@ -2,6 +2,7 @@
 
 mod browser;
 pub(crate) mod dask;
+mod exported;
 mod intruder;
 mod operator;
 mod platform;
@@ -11,6 +12,7 @@ mod team;
 pub(crate) mod tenants;
 
 pub(crate) use browser::Browser;
+pub(crate) use exported::exported;
 pub(crate) use intruder::Intruder;
 pub(crate) use operator::Operator;
 pub(crate) use platform::{ISSUER, Platform, issuer};

@@ -4,10 +4,10 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use portreeve_testkit::clients::{Answer, https_get_under};
 use portreeve_testkit::servers::{Server, echo};
-use portreeve_testkit::{Host, TenantApiServer, condition, eventually, fixtures, tls};
+use portreeve_testkit::{Bed, Host, TenantApiServer, condition, eventually, fixtures, tls};
 use serde_json::{Value, json};
 
 use super::{Expected, GATEWAY_API, PORT, Platform, WAY, has};
@@ -16,7 +16,7 @@ use super::{Expected, GATEWAY_API, PORT, Platform, WAY, has};
 pub(crate) const TENANTS: &str = "kubespaces.io/v1alpha1";
 
 /// Where the tenants' Gateways are.
-pub(crate) const GATEWAYS: &str = "kubespaces-system";
+pub(crate) const GATEWAYS: &str = fixtures::TENANT_GATEWAYS;
 
 /// The Gateway that passes TLS through to tenants' API servers.
 pub(crate) const API_GATEWAY: &str = "kubespaces-api";
@@ -36,6 +36,13 @@ pub(crate) const ARGUMENTS: &[&str] = &[
     "--tenant-provisioner=external",
 ];
 
+/// The flag that gives the operator these settings, which it reads from a file.
+pub(crate) fn settings(bed: &Bed, yaml: &str) -> anyhow::Result<String> {
+    let path = bed.folder().join("tenants.yaml");
+    std::fs::write(&path, yaml)?;
+    Ok(format!("--tenant-settings={}", path.display()))
+}
+
 /// A tenant's app: its namespace on the host cluster with a Service `web`, as the virtual cluster would put it there.
 pub(crate) struct Tenant<'p> {
     pub(crate) platform: &'p Platform,
@@ -50,7 +57,11 @@ impl Platform {
         self.bed.apply(&fixtures::namespace(GATEWAYS)).await?;
         for name in std::iter::once(&API_GATEWAY).chain(apps) {
             self.bed.own_data_plane(GATEWAYS, name)?;
-            self.bed.apply(&if *name == API_GATEWAY { api_gateway("Same") } else { apps_gateway(name) }).await?;
+            let gateway = match *name {
+                API_GATEWAY => fixtures::tenant_api_gateway(name, "Same"),
+                name => fixtures::tenant_apps_gateway(name, 1),
+            };
+            self.bed.apply(&gateway).await?;
             self.bed.publish_gateway(GATEWAYS, name, &[80, 443]).await?;
         }
         for name in std::iter::once(&API_GATEWAY).chain(apps) {
@@ -69,6 +80,13 @@ impl Platform {
     /// Asks an apps Gateway for a host over HTTPS, under a server name.
     pub(crate) async fn ask_tenants(&self, gateway: &str, server_name: &str, host: &str) -> anyhow::Result<Answer> {
         https_get_under(self.tenant_gateway(gateway)?, server_name, host, "/", tls::any_certificate()?).await
+    }
+
+    /// The names of the listeners of a tenants' Gateway; none while it is not there.
+    pub(crate) async fn listeners(&self, gateway: &str) -> anyhow::Result<Vec<String>> {
+        let found = self.bed.get(GATEWAY_API, "Gateway", &format!("{GATEWAYS}/{gateway}")).await?.unwrap_or_default();
+        let listeners = found["spec"]["listeners"].as_array().into_iter().flatten();
+        Ok(listeners.filter_map(|listener| Some(listener["name"].as_str()?.to_owned())).collect())
     }
 
     /// Waits until a Tenant's status is about its present spec and has all these conditions; returns the Tenant.
@@ -195,24 +213,38 @@ pub(crate) fn tenant(name: &str, spec: Value) -> String {
     tenant.to_string()
 }
 
-/// The API Gateway, whose listener admits routes from these namespaces.
-pub(crate) fn api_gateway(from: &str) -> String {
-    json!({"apiVersion": GATEWAY_API, "kind": "Gateway", "metadata": {"namespace": GATEWAYS, "name": API_GATEWAY},
-    "spec": {"gatewayClassName": "envoy-gateway", "listeners": [
-        {"name": "apipassthrough", "hostname": format!("*.api.{DOMAIN}"), "port": 443, "protocol": "TLS",
-            "tls": {"mode": "Passthrough"}, "allowedRoutes": {"namespaces": {"from": from}}},
-    ]}})
-    .to_string()
+/// Somebody adds a listener to a Gateway by hand.
+pub(crate) async fn add_listener(platform: &Platform, gateway: &str, listener: Value) -> anyhow::Result<()> {
+    edit(platform, gateway, async || Ok(json!([{"op": "add", "path": "/spec/listeners/-", "value": listener}]))).await
 }
 
-/// A Gateway of apps, with the one listener that the platform gives it.
-pub(crate) fn apps_gateway(name: &str) -> String {
-    json!({"apiVersion": GATEWAY_API, "kind": "Gateway",
-    "metadata": {"namespace": GATEWAYS, "name": name, "labels": {"kubespaces.io/apps": "true"}},
-    "spec": {"gatewayClassName": "envoy-gateway", "listeners": [
-        {"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "Same"}}},
-    ]}})
-    .to_string()
+/// Somebody takes one away.
+pub(crate) async fn remove_listener(platform: &Platform, gateway: &str, name: &str) -> anyhow::Result<()> {
+    let removal = async || {
+        let listeners = platform.listeners(gateway).await?;
+        let place = listeners.iter().position(|one| one == name).context("the listener is there")?;
+        let path = format!("/spec/listeners/{place}");
+        let test = json!({"op": "test", "path": format!("{path}/name"), "value": name});
+        Ok(json!([test, {"op": "remove", "path": path}]))
+    };
+    edit(platform, gateway, removal).await
+}
+
+/// The Gateway may change at the same time.
+async fn edit(
+    platform: &Platform,
+    gateway: &str,
+    operations: impl AsyncFn() -> anyhow::Result<Value>,
+) -> anyhow::Result<()> {
+    eventually(format!("Gateway {gateway} is edited"), WAY, async || {
+        let mut command = platform.bed.kubectl()?;
+        command.args(["patch", "gateway", gateway, "--namespace", GATEWAYS, "--type=json", "--patch"]);
+        command.arg(operations().await?.to_string());
+        let output = tokio::task::spawn_blocking(move || command.output()).await??;
+        ensure!(output.status.success(), "kubectl says {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    })
+    .await
 }
 
 /// Runs a command with names that lead to an address, as DNS would.
