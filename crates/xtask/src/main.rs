@@ -45,13 +45,16 @@ enum Task {
         #[command(subcommand)]
         bench: bench::Bench,
     },
-    /// Run what takes long: many apps, settled minutes, an API server that is away for a minute
+    /// Run what takes long: many apps and tenants, settled minutes, an API server that is away for a minute
     ///
     /// Each scenario has a cluster of its own with the real binary. Exit code 1 says that one has failed.
     Soak {
         /// Only the scenarios that have this word in their names
         #[arg(value_name = "WORD", default_value = "", hide_default_value = true)]
         only: String,
+        /// For how many seconds a watch is held open while tenants come and go
+        #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+        watch: u64,
     },
     /// Run the static checks: formatting, lints, dependencies, documentation, arrows between crates
     Check,
@@ -80,7 +83,7 @@ fn main() -> anyhow::Result<()> {
         Task::Test => test::run(),
         Task::Bed { also } => bed::run(&also),
         Task::Bench { bench } => bench::run(&bench),
-        Task::Soak { only } => soak::run(&only),
+        Task::Soak { only, watch } => soak::run(&only, std::time::Duration::from_secs(watch)),
         Task::Check => check::run(),
         Task::Crds { check } => crds::run(check),
         Task::Manifests { check } => manifests::run(check),

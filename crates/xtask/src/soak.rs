@@ -1,11 +1,14 @@
 //! `cargo xtask soak`: what takes too long for a test, or has too many objects.
 
+mod tenants;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
+use kube::Client;
 use portreeve_controller::kind::KindName;
 use tokio::time::sleep;
 
@@ -19,30 +22,40 @@ const PEACE: Duration = Duration::from_secs(20);
 /// What trails behind a change, as events do.
 const TRAIL: Duration = Duration::from_secs(5);
 
-/// What runs, with its name. It gets the operator's binary, starts what it needs, and fails when something is not as it
-/// must be.
-type Scenario = (&'static str, fn(PathBuf) -> LocalBoxFuture<'static, anyhow::Result<()>>);
+/// What runs, with its name. It starts what it needs, and fails when something is not as it must be.
+type Scenario = (&'static str, fn(Soak) -> LocalBoxFuture<'static, anyhow::Result<()>>);
+
+/// What scenarios are given.
+#[derive(Clone)]
+pub(crate) struct Soak {
+    /// The operator's binary.
+    pub(crate) operator: PathBuf,
+    /// How long a watch is held open.
+    pub(crate) watch: Duration,
+}
 
 const SCENARIOS: &[Scenario] = &[
-    ("settled_apps_are_not_written", |operator| settled(operator).boxed_local()),
-    ("the_api_server_is_away_for_a_minute", |operator| away(operator).boxed_local()),
-    ("many_apps_come_and_go", |operator| come_and_go(operator).boxed_local()),
+    ("settled_apps_are_not_written", |soak| settled(soak.operator).boxed_local()),
+    ("the_api_server_is_away_for_a_minute", |soak| away(soak.operator).boxed_local()),
+    ("many_apps_come_and_go", |soak| come_and_go(soak.operator).boxed_local()),
+    ("tenants_over_four_gateways", |soak| tenants::many(soak).boxed_local()),
+    ("a_watch_stays_open_while_tenants_come_and_go", |soak| tenants::watch(soak).boxed_local()),
 ];
 
 /// Runs the scenarios that have `only` in their names, one after the other, each to its end.
-pub(crate) fn run(only: &str) -> anyhow::Result<()> {
+pub(crate) fn run(only: &str, watch: Duration) -> anyhow::Result<()> {
     let wanted: Vec<_> = SCENARIOS.iter().filter(|(name, _)| name.contains(only)).collect();
     if wanted.is_empty() {
         let names: Vec<_> = SCENARIOS.iter().map(|(name, _)| *name).collect();
         bail!("no scenario has {only} in its name: there are {}", names.join(", "));
     }
     bed::run(&[])?;
-    let operator = build_operator()?;
+    let soak = Soak { operator: build_operator()?, watch };
     let mut failed = Vec::new();
     for (name, scenario) in wanted {
         let start = Instant::now();
         eprintln!("==> {name}");
-        let outcome = runtime()?.block_on(scenario(operator.clone()));
+        let outcome = runtime()?.block_on(scenario(soak.clone()));
         let seconds = start.elapsed().as_secs();
         match outcome {
             Ok(()) => eprintln!("    {name}: ok, {seconds} s"),
@@ -136,14 +149,8 @@ impl Ground {
         self.owners.wait("all are Ready", PATIENCE, |standing| standing.ready() == count).await
     }
 
-    /// Fails when anybody writes anything within `time`.
     async fn ensure_peace(&self, time: Duration) -> anyhow::Result<()> {
-        sleep(TRAIL).await;
-        let client = self.platform.bed.client();
-        let before = writes(&client).await?;
-        sleep(time).await;
-        let written = &writes(&client).await? - &before;
-        ensure!(written.total() == 0, "in {} s there were writes: {written:?}", time.as_secs());
+        ensure_peace(&self.platform.bed.client(), time).await?;
         self.say(&format!("{} s without a write", time.as_secs()));
         Ok(())
     }
@@ -151,4 +158,14 @@ impl Ground {
     fn say(&self, text: &str) {
         eprintln!("    {:5.1} s  {text}", self.start.elapsed().as_secs_f64());
     }
+}
+
+/// Fails when anybody writes anything within `time`.
+async fn ensure_peace(client: &Client, time: Duration) -> anyhow::Result<()> {
+    sleep(TRAIL).await;
+    let before = writes(client).await?;
+    sleep(time).await;
+    let written = &writes(client).await? - &before;
+    ensure!(written.total() == 0, "in {} s there were writes: {written:?}", time.as_secs());
+    Ok(())
 }

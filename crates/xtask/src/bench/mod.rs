@@ -2,6 +2,7 @@
 
 mod operator;
 mod plan;
+mod tenants;
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -20,11 +21,12 @@ const FOLDER: &str = "bench/results";
 pub(crate) enum Bench {
     /// Planning over 500, 1,000 and 5,000 apps: when all are new, and when all are served and nothing is due
     Plan,
-    /// The operator on a real API server, with apps that are created at once
+    /// The operator on a real API server, with apps or tenants that are created at once
     ///
     /// For each number of apps a cluster of its own: etcd, the API server, and a stub that acknowledges listeners and routes
     /// at once. Namespaces, Services, endpoints and Secrets are there and the operator is ready before the apps are
-    /// created on many connections. Times count from the first app's creation, so they hold the creation too.
+    /// created on many connections. Times count from the first app's creation, so they hold the creation too. With
+    /// `--tenants` that is done with tenants, whose virtual clusters are a Service with an endpoint.
     Operator(operator::Arguments),
 }
 

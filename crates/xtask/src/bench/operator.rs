@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{keep, versions};
+use super::{keep, tenants, versions};
 use crate::load::{
     Apps, Gateway, Owners, Platform, Usage, Writes, build_operator, create_all, delete, limit, usage, writes,
 };
@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// How many apps, with the real Envoy Gateway; 0: none
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [500])]
     with_envoy_gateway: Vec<usize>,
+    /// How many tenants, over as many Gateways as they need, instead of apps
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "200")]
+    tenants: Option<usize>,
     /// How long to watch the settled cluster for writes, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     settled: u64,
@@ -64,6 +67,9 @@ struct Run {
 
 /// Measures each number of apps, prints a table and keeps the results.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if let Some(count) = arguments.tenants {
+        return tenants::run(count, arguments.settled);
+    }
     bed::run(&[])?;
     let operator = build_operator()?;
     let with = |gateway, numbers: &[usize]| {
@@ -131,7 +137,7 @@ async fn measure(operator: &Path, gateway: Gateway, count: usize, settled: u64) 
 
 /// Waits until what trails behind, as events do, has been written: three seconds without a write. Where that does not come,
 /// the writes of the settled time say so.
-async fn at_rest(client: &Client) -> anyhow::Result<Writes> {
+pub(super) async fn at_rest(client: &Client) -> anyhow::Result<Writes> {
     let mut before = writes(client).await?;
     for _ in 0..20 {
         sleep(Duration::from_secs(3)).await;
@@ -190,7 +196,7 @@ fn name(gateway: Gateway) -> &'static str {
 }
 
 /// How many programs wanted to run over the last minute, without those of the bench itself.
-fn load() -> f64 {
+pub(super) fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default()
 }

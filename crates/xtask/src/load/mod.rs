@@ -9,6 +9,7 @@ mod platform;
 mod process;
 mod requests;
 mod stub;
+mod tenants;
 
 pub(crate) use apps::Apps;
 pub(crate) use create::{create_all, create_through, delete};
@@ -17,3 +18,4 @@ pub(crate) use owners::Owners;
 pub(crate) use platform::{Gateway, Platform, build_operator};
 pub(crate) use process::{Usage, usage};
 pub(crate) use requests::{Writes, writes};
+pub(crate) use tenants::{TENANTS, TenantPlatform, shard_names, tenant_name, tenants, tenants_on};

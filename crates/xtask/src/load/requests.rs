@@ -58,6 +58,12 @@ impl Writes {
         self.0.iter().filter(|(what, _)| !what.ends_with(" events")).map(|(_, count)| count).sum()
     }
 
+    /// Those to objects of a kind, by its plural, and not to their statuses.
+    pub(crate) fn of(&self, plural: &str) -> u64 {
+        let is_of = |what: &str| what.split(' ').nth(1) == Some(plural);
+        self.0.iter().filter(|(what, _)| is_of(what)).map(|(_, count)| count).sum()
+    }
+
     pub(crate) fn total(&self) -> u64 {
         self.0.values().sum()
     }
@@ -102,5 +108,6 @@ apiserver_request_total{code="200",resource="httproutes",subresource="",verb="WA
         let ours = writes.of_operator(&[]);
         assert_eq!((ours.total(), ours.beside_events()), (6, 4));
         assert_eq!((&writes - &ours).total(), 9);
+        assert_eq!((writes.of("httproutes"), writes.of("routes")), (4, 0));
     }
 }

@@ -3,6 +3,7 @@
 use std::pin::pin;
 
 use futures_util::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, watcher};
@@ -11,8 +12,13 @@ use portreeve_controller::kind::{Kind, KindName};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use super::create_all;
+
 /// How many statuses are written at once.
 const SIDE_BY_SIDE: usize = 24;
+
+/// The label of tenants' namespaces.
+const TENANT: &str = "kubespaces.io/tenant";
 
 /// It acknowledges until it is dropped.
 pub(crate) struct Stub(Vec<JoinHandle<()>>);
@@ -21,9 +27,22 @@ impl Stub {
     pub(crate) fn start(client: &Client) -> Self {
         let acknowledge = |kind, status| tokio::spawn(acknowledge(client.clone(), Kind::of(kind), status));
         Self(vec![
-            acknowledge(KindName::ListenerSet, status_of_listener_set),
+            acknowledge(KindName::ListenerSet, status_of_listeners),
             acknowledge(KindName::HttpRoute, status_of_route),
             acknowledge(KindName::TlsRoute, status_of_route),
+        ])
+    }
+}
+
+impl Stub {
+    /// Acknowledges what tenants need, and gives each the Service of an API server once it has a namespace.
+    pub(crate) fn for_tenants(client: &Client) -> Self {
+        let acknowledge = |kind, status| tokio::spawn(acknowledge(client.clone(), Kind::of(kind), status));
+        Self(vec![
+            acknowledge(KindName::Gateway, status_of_listeners),
+            acknowledge(KindName::TlsRoute, status_of_route),
+            acknowledge(KindName::Certificate, status_of_certificate),
+            tokio::spawn(serve_tenants(client.clone())),
         ])
     }
 }
@@ -58,7 +77,8 @@ fn is_acknowledged(object: &DynamicObject) -> bool {
     conditions.any(|condition| condition["observedGeneration"].as_i64() == object.metadata.generation)
 }
 
-fn status_of_listener_set(set: &DynamicObject) -> Value {
+/// Of a ListenerSet or a Gateway.
+fn status_of_listeners(set: &DynamicObject) -> Value {
     let listeners = set.data["spec"]["listeners"].as_array().into_iter().flatten().map(|listener| {
         json!({
             "name": listener["name"], "attachedRoutes": 1,
@@ -82,6 +102,36 @@ fn status_of_route(route: &DynamicObject) -> Value {
         })
     });
     json!({"parents": parents.collect::<Vec<_>>()})
+}
+
+fn status_of_certificate(certificate: &DynamicObject) -> Value {
+    json!({"conditions": [condition(certificate, "Ready")]})
+}
+
+/// A Service with an endpoint in every tenant's namespace.
+async fn serve_tenants(client: Client) {
+    let labelled = Config::default().labels(TENANT);
+    let namespaces = watcher(Api::<Namespace>::all(client.clone()), labelled).default_backoff().applied_objects();
+    let namespaces = pin!(namespaces.into_stream().filter_map(async |found| found.ok()));
+    namespaces
+        .for_each_concurrent(SIDE_BY_SIDE, async |namespace| {
+            let Some(tenant) = namespace.labels().get(TENANT) else { return };
+            // What is there already is as it should be.
+            let _ = create_all(&client, api_server(&namespace.name_any(), tenant)).await;
+        })
+        .await;
+}
+
+fn api_server(namespace: &str, tenant: &str) -> Vec<Value> {
+    let mut slice = json!({"name": format!("{tenant}-1"), "namespace": namespace});
+    slice["labels"] = json!({"kubernetes.io/service-name": tenant});
+    vec![
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": tenant, "namespace": namespace},
+            "spec": {"clusterIP": "None", "ports": [{"name": "https", "port": 443}]}}),
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": slice,
+            "addressType": "IPv4", "ports": [{"name": "https", "port": 443, "protocol": "TCP"}],
+            "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}}]}),
+    ]
 }
 
 fn condition(object: &DynamicObject, kind: &str) -> Value {
