@@ -94,6 +94,14 @@ pub fn any_certificate() -> anyhow::Result<ClientConfig> {
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
+/// The bytes with which a client begins that asks for `name`: one record with a ClientHello.
+pub fn client_hello(name: &'static str) -> anyhow::Result<Vec<u8>> {
+    let mut client = rustls::ClientConnection::new(Arc::new(any_certificate()?), ServerName::try_from(name)?)?;
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello)?;
+    Ok(hello)
+}
+
 /// Asks only that the server has the key of the certificate that it shows.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);

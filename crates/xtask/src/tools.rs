@@ -24,10 +24,22 @@ const CLIENTS: &[(&str, &str)] = &[
     ("mvn", "maven"),
 ];
 
+/// Debian packages of the proxies that benches compare with.
+const PEERS: &[(&str, &str)] = &[("haproxy", "haproxy"), ("nginx", "nginx-light"), ("nginx", "libnginx-mod-stream")];
+
 /// Installs the clients that are missing, where the system is a Debian and we may.
 pub(crate) fn ensure_clients() -> anyhow::Result<()> {
+    ensure(CLIENTS, "the end-to-end tests")
+}
+
+/// Installs the proxies that are missing, as [`ensure_clients`] does.
+pub(crate) fn ensure_peers() -> anyhow::Result<()> {
+    ensure(PEERS, "the benches")
+}
+
+fn ensure(packages: &[(&str, &str)], who: &str) -> anyhow::Result<()> {
     let missing: Vec<_> =
-        CLIENTS.iter().filter(|(program, _)| !is_on_path(program)).map(|(_, package)| *package).collect();
+        packages.iter().filter(|(program, _)| !is_on_path(program)).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -36,7 +48,7 @@ pub(crate) fn ensure_clients() -> anyhow::Result<()> {
         &format!("install {}", missing.join(", ")),
         Command::new("apt-get").args(["install", "-y", "-q", "--no-install-recommends"]).args(&missing),
     )
-    .with_context(|| format!("the end-to-end tests need {}: install it by hand", missing.join(", ")))
+    .with_context(|| format!("{who} need {}: install it by hand", missing.join(", ")))
 }
 
 /// The path of cargo-deny, built once for each version.

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: what is measured, kept under `bench/results` with the versions that it was measured of.
 
 mod operator;
+mod passthrough;
 mod plan;
 mod tenants;
 
@@ -28,6 +29,11 @@ pub(crate) enum Bench {
     /// created on many connections. Times count from the first app's creation, so they hold the creation too. With
     /// `--tenants` that is done with tenants, whose virtual clusters are a Service with an endpoint.
     Operator(operator::Arguments),
+    /// The embedded gateway with TLS that it passes on, side by side with HAProxy, nginx and Envoy
+    ///
+    /// All route two names by the ClientHello to the same backends, with the same clients, one after the other, on loopback.
+    /// A direct connection is the limit. HAProxy and nginx come from Debian's packages.
+    Passthrough(passthrough::Arguments),
 }
 
 /// Measures, prints a table and writes the results.
@@ -35,6 +41,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Plan => plan::run(),
         Bench::Operator(arguments) => operator::run(arguments),
+        Bench::Passthrough(arguments) => passthrough::run(arguments),
     }
 }
 
