@@ -26,7 +26,7 @@ const UNLISTED: &[&str] = &["portreeve", "portreeve-programs", "portreeve-testki
 /// Libraries that only some rooms may use, because they are what the others must not do.
 const GUARDED: &[(&str, &[&str])] = &[
     ("tokio", &["portreeve-gateway", "portreeve-controller"]),
-    ("hyper", &["portreeve-gateway"]),
+    ("hyper", &["portreeve-gateway", "portreeve-controller"]),
     ("notify", &[]),
     ("anyhow", &[]),
     (

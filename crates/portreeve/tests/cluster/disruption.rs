@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use futures_util::FutureExt;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use portreeve_testkit::{Bed, Channel, eventually};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -158,9 +161,15 @@ async fn settled(platform: &Platform, operator: &Operator) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Waits until cert-manager and the gateway have come to rest: three seconds without a write.
+/// Waits until cert-manager, the gateway and the garbage collector have come to rest: nothing waits to be collected, and three
+/// seconds without a write.
 async fn quiet(platform: &Platform) -> anyhow::Result<()> {
     eventually("the cluster comes to rest", Duration::from_mins(1), async || {
+        let certificates = list(&platform.bed, "Certificate").await?;
+        let is_there = |uid: &str| certificates.iter().any(|one| one.uid().as_deref() == Some(uid));
+        let requests = list(&platform.bed, "CertificateRequest").await?;
+        let orphan = requests.iter().find(|one| one.owner_references().iter().any(|owner| !is_there(&owner.uid)));
+        ensure!(orphan.is_none(), "{orphan:?} is not collected yet");
         let before = mutations(&platform.bed).await?;
         sleep(Duration::from_secs(3)).await;
         let after = mutations(&platform.bed).await?;
@@ -169,6 +178,11 @@ async fn quiet(platform: &Platform) -> anyhow::Result<()> {
         Ok(())
     })
     .await
+}
+
+async fn list(bed: &Bed, kind: &str) -> anyhow::Result<Vec<DynamicObject>> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cert-manager.io", "v1", kind));
+    Ok(Api::<DynamicObject>::all_with(bed.client(), &resource).list(&ListParams::default()).await?.items)
 }
 
 /// The requests that write which the API server has answered, by their labels; without those for leases, and without the
