@@ -8,12 +8,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
+use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 use serde_json::json;
+use tower::{BoxError, ServiceBuilder};
 
 use crate::network::{Host, Network};
 use crate::objects::eventually;
@@ -21,6 +25,10 @@ use crate::part::Running;
 use crate::pki::Pki;
 use crate::slot::Slot;
 use crate::{envoy_gateway, fixtures, keycloak};
+
+/// For how long a client keeps a connection that it does not use. An API server closes it after 90 seconds, which must not
+/// happen just when it is used again.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// The token of the administrator.
 const ADMIN: &str = "admin-token";
@@ -467,5 +475,14 @@ pub(crate) async fn client(kubeconfig: serde_json::Value) -> anyhow::Result<Clie
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     // A proxy that the test process may be told to use does not know the bed's network.
     config.proxy_url = None;
-    Ok(Client::try_from(config)?)
+    let connections = legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .build(config.rustls_https_connector()?);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .map_err(BoxError::from)
+        .service(connections);
+    Ok(Client::new(service, config.default_namespace))
 }

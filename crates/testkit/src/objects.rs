@@ -92,7 +92,7 @@ impl Bed {
     /// An object as it is now; `name` as for [`Bed::delete`].
     pub async fn get(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<Option<Value>> {
         let (api, name) = self.api(api_version, kind, name).await?;
-        Ok(read(async || api.get_opt(name).await).await?.map(serde_json::to_value).transpose()?)
+        Ok(api.get_opt(name).await?.map(serde_json::to_value).transpose()?)
     }
 
     /// Waits up to a minute until an object is there and `holds`, and returns it; `name` as for [`Bed::delete`].
@@ -167,18 +167,10 @@ impl Bed {
             return Ok((ApiResource::erase::<CustomResourceDefinition>(&()), false));
         }
         let kind = GroupVersionKind::try_from(types)?;
-        let (resource, capabilities) = read(async || pinned_kind(&self.client(), &kind).await)
+        let (resource, capabilities) = pinned_kind(&self.client(), &kind)
             .await
             .with_context(|| format!("the API server does not serve {} of {}", types.kind, types.api_version))?;
         Ok((resource, capabilities.scope == Scope::Namespaced))
-    }
-}
-
-/// Reads once more where a kept connection failed: an API server may close it just when it is used again.
-async fn read<T>(read: impl AsyncFn() -> Result<T, kube::Error>) -> Result<T, kube::Error> {
-    match read().await {
-        Err(kube::Error::Service(_) | kube::Error::HyperError(_)) => read().await,
-        result => result,
     }
 }
 

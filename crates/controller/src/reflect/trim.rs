@@ -27,14 +27,12 @@ pub(super) fn trim_metadata(kind: KindName, metadata: &mut ObjectMeta) {
             && entry.operation.as_deref() == Some("Apply")
             && entry.subresource.as_deref().unwrap_or_default().is_empty()
     };
-    // Who else writes the listeners of Gateways is told when they are gone.
-    let of_listeners = |entry: &ManagedFieldsEntry| {
-        kind == KindName::Gateway
-            && entry.subresource.as_deref().unwrap_or_default().is_empty()
-            && entry.fields_v1.as_ref().is_some_and(|fields| fields.0["f:spec"].get("f:listeners").is_some())
+    // Who else writes Gateways is told when listeners are gone.
+    let of_gateway = |entry: &ManagedFieldsEntry| {
+        kind == KindName::Gateway && entry.subresource.as_deref().unwrap_or_default().is_empty()
     };
     if let Some(entries) = &mut metadata.managed_fields {
-        entries.retain(|entry| ours(entry) || of_listeners(entry));
+        entries.retain(|entry| ours(entry) || of_gateway(entry));
         entries.shrink_to_fit();
         // What is on a Gateway is others' too, and there are few.
         if kind != KindName::Gateway {
@@ -189,20 +187,18 @@ mod tests {
     }
 
     #[test]
-    fn of_a_gateway_those_are_left_too_that_own_listeners() {
-        let entry = |fields: Value| ManagedFieldsEntry {
+    fn of_a_gateway_those_are_left_too_that_write_it() {
+        let entry = |subresource: Option<&str>| ManagedFieldsEntry {
             manager: Some("argocd".to_owned()),
             operation: Some("Update".to_owned()),
-            fields_v1: serde_json::from_value(fields).unwrap(),
+            subresource: subresource.map(str::to_owned),
             ..ManagedFieldsEntry::default()
         };
-        let listeners = entry(json!({"f:spec": {"f:listeners": {}}}));
-        let others = entry(json!({"f:spec": {"f:gatewayClassName": {}}}));
         let all =
-            || ObjectMeta { managed_fields: Some(vec![listeners.clone(), others.clone()]), ..ObjectMeta::default() };
+            || ObjectMeta { managed_fields: Some(vec![entry(None), entry(Some("status"))]), ..ObjectMeta::default() };
         let (mut gateway, mut route) = (all(), all());
         trim_metadata(KindName::Gateway, &mut gateway);
         trim_metadata(KindName::HttpRoute, &mut route);
-        assert_eq!((gateway.managed_fields, route.managed_fields), (Some(vec![listeners]), None));
+        assert_eq!((gateway.managed_fields, route.managed_fields), (Some(vec![entry(None)]), None));
     }
 }

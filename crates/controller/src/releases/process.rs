@@ -131,7 +131,7 @@ mod tests {
         let waits = "trap 'echo asked; exit 1' TERM; while :; do sleep 0.05; done";
         let (result, output) = script(waits, stop, (9000, 9000)).await;
         assert!(matches!(result, Err(Failure::Stopped)), "{result:?}");
-        // The request may come before the shell has set its trap.
-        assert!(output == "asked\n" || output.is_empty(), "{output}");
+        // The request may come before the shell has set its trap, and some shells tell what has become of a program of theirs.
+        assert!(output.ends_with("asked\n") || output.is_empty(), "{output}");
     }
 }

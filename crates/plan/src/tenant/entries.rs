@@ -177,20 +177,18 @@ pub(super) fn overwritten(view: &View<'_>, tenant: &Tenant<'_>, name: &GatewayNa
         return None;
     };
     let message = format!(
-        "{manager} replaces the list of listeners of Gateway {name} and has taken {section} away: let it use \
-         server-side apply, or ignore differences of spec.listeners"
+        "{manager}, which was the last to write Gateway {name}, replaces its list of listeners and has taken {section} away: \
+         let it use server-side apply, or ignore differences of spec.listeners"
     );
     Some(Overwritten { finding: Reason::ListenersOverwritten.because(message), put_back })
 }
 
-/// Who else has last written the list of listeners, and when.
+/// Who else has last written the Gateway, and when. One that replaces the list of listeners need not own a field of it: what it
+/// has left as it was stays others', and nobody owns what it has taken away.
 fn last_writer(gateway: SharedGateway<'_>) -> Option<(&str, Timestamp)> {
     let managers = gateway.object.metadata.managed_fields.iter().flatten();
     let others = managers.filter(|entry| {
-        let fields = entry.fields_v1.as_ref();
-        entry.manager.as_deref() != Some(FIELD_MANAGER)
-            && entry.subresource.as_deref().unwrap_or_default().is_empty()
-            && fields.is_some_and(|fields| fields.0["f:spec"].get("f:listeners").is_some())
+        entry.manager.as_deref() != Some(FIELD_MANAGER) && entry.subresource.as_deref().unwrap_or_default().is_empty()
     });
     let written = others.filter_map(|entry| Some((entry.time.as_ref()?.0, entry.manager.as_deref()?)));
     written.max().map(|(at, manager)| (manager, at))

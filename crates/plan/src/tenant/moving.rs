@@ -1,4 +1,4 @@
-//! Moving a tenant to another apps Gateway without losing a request.
+//! Moving a tenant to another apps Gateway while its apps stay reachable.
 //!
 //! Somebody asks for it with the annotation [`labels::MOVE_TO`]. Then, each step once the one before is done:
 //!

@@ -8,7 +8,7 @@ Examples:
   portreeve tenant move acme --to kubespaces-apps-2
   portreeve tenant move acme --to kubespaces-apps --no-wait
 
-The operator moves the tenant without losing a request: its listener and routes are on both Gateways until DNS has followed
+The operator moves the tenant while its apps stay reachable: its listener and routes are on both Gateways until DNS has followed
 and nobody has the old record any more. That takes the TTL of the record, and goes on when this command is stopped. To
 turn back, move the tenant to where it was. Exit code 1 says that it cannot be moved, or has not arrived in time.";
 

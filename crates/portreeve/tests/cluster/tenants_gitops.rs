@@ -5,24 +5,32 @@ use std::process::Output;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, ListParams};
 use portreeve_testkit::{eventually, fixtures};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
 
 use crate::support::tenants::{APPS_GATEWAY, GATEWAYS, TENANTS, Tenant, add_listener, remove_listener, tenant};
 use crate::support::{GATEWAY_API, Platform};
 
 /// How soon entries are back that somebody has wiped.
 const SOON: Duration = Duration::from_secs(10);
+/// After how long an entry that is wiped is put back at once.
+const PEACE: Duration = Duration::from_secs(65);
 
 /// The entry of `shared` is there, and its app served, whatever others write.
 pub(crate) async fn others_write_the_gateway(platform: &Platform) -> anyhow::Result<()> {
     let shared = Tenant::new(platform, "shared").await?;
     shared.publish(APPS_GATEWAY).await?;
+    let served = Instant::now();
     server_side(platform, &shared).await.context("server-side apply")?;
     by_hand(platform).await.context("a listener by hand")?;
     impossible(platform).await.context("an impossible listener")?;
-    client_side(platform, &shared).await.context("client-side apply")?;
-    taken_over(platform).await.context("the former operator's listener")
+    taken_over(platform).await.context("the former operator's listener")?;
+    // An entry that is wiped within a minute waits, so that nobody fights over a Gateway.
+    sleep_until(served + PEACE).await;
+    client_side(platform, &shared).await.context("client-side apply")
 }
 
 /// It owns its own fields, and neither conflicts nor changes anything.
@@ -124,7 +132,16 @@ async fn client_side(platform: &Platform, shared: &Tenant<'_>) -> anyhow::Result
         .await?;
         shared.wait_served(APPS_GATEWAY, &shared.hostname()).await?;
     }
-    Ok(())
+    eventually("an event names who wiped it", SOON, async || {
+        let events: Api<Event> = Api::namespaced(platform.bed.client(), "default");
+        let told = ListParams::default().fields("involvedObject.name=shared,reason=ListenersOverwritten");
+        let told = events.list(&told).await?.items;
+        let named =
+            |event: &Event| event.message.as_deref().is_some_and(|text| text.contains("kubectl-client-side-apply"));
+        ensure!(told.iter().any(named), "the events are {told:?}");
+        Ok(())
+    })
+    .await
 }
 
 async fn gateway(platform: &Platform) -> anyhow::Result<Value> {
