@@ -58,6 +58,8 @@ pub fn plan(world: &World) -> Plan {
     plan.patches.extend(strays);
     plan.patches.extend(cases.heeded(&made));
     plan.patches.extend(cases.policies_that_may_go(&view));
+    // Stable: what is taken out of one Gateway keeps its order.
+    plan.patches.sort_by(|one, other| one.object.cmp(&other.object));
     plan.provision = made.apps.iter().filter_map(|made| made.sign_in.as_ref()?.request.clone()).collect();
     plan
 }

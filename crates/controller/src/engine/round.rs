@@ -68,7 +68,10 @@ impl Engine {
     /// Sends what the plan says and nothing has failed with just now.
     pub(super) fn write(&mut self, mut plan: Plan, took: Duration) -> Option<Work> {
         let now = Instant::now();
-        self.ask_provider(&mut plan, now);
+        // Leadership may have gone while the plan was made.
+        if *self.setup.leading.borrow() {
+            self.ask_provider(&mut plan, now);
+        }
         self.setup.metrics.planned(took);
         self.pace.planned(took, now);
         let wake_at = plan.wake_at.map(|at| at.duration_since((self.setup.clock)()));

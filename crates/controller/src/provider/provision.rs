@@ -1,6 +1,9 @@
 //! Carries out what an app needs at Keycloak, in the order of the contract. Doing it again changes nothing.
 
+use std::collections::BTreeSet;
+
 use portreeve_api::names::labels::MADE_FOR;
+use portreeve_api::names::nebari_app as derived;
 use portreeve_plan::{ClientProvision, ClientRemoval, ProvidedClient, ProvidedGroup};
 use rustls::crypto::aws_lc_rs;
 use serde_json::{Value, json};
@@ -59,7 +62,7 @@ async fn client(admin: &Admin<'_>, wanted: &ProvidedClient) -> Result<String, Fa
     let found = find(admin, &wanted.client_id).await?;
     let id = if let Some(found) = &found {
         let name = wanted.body["name"].as_str().unwrap_or_default();
-        if !is_made_for(found, &wanted.made_for, name) {
+        if !is_made_for(found, &wanted.made_for, name) || !is_for_the_same_hosts(found, wanted) {
             return Err(Fault::Foreign(format!(
                 "the identity provider has a client {} that was not made for this app: rename or delete it, or choose \
                  another name",
@@ -93,6 +96,24 @@ fn is_made_for(client: &Value, made_for: &str, name: &str) -> bool {
         Some(owner) => owner == made_for,
         None => client["name"] == name,
     }
+}
+
+/// A client without the attribute that an app names itself, and not by a name that is derived from the app's, may be one that
+/// another app of that name has named: then browsers are sent to other hosts.
+fn is_for_the_same_hosts(client: &Value, wanted: &ProvidedClient) -> bool {
+    let derived = wanted.made_for.split_once('/').is_some_and(|(namespace, app)| {
+        [
+            derived::oidc_client(app, namespace),
+            derived::spa_client(app, namespace),
+            derived::device_client(app, namespace),
+        ]
+        .contains(&wanted.client_id)
+    });
+    let hosts = |client: &Value| -> BTreeSet<String> {
+        let uris = client["redirectUris"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        uris.filter_map(|uri| Some(uri.split_once("://")?.1.split(['/', ':']).next()?.to_owned())).collect()
+    };
+    derived || client["attributes"][MADE_FOR].is_string() || hosts(client).is_subset(&hosts(&wanted.body))
 }
 
 fn kept(found: &Value, wanted: &ProvidedClient) -> Value {
@@ -194,8 +215,13 @@ async fn exchange(admin: &Admin<'_>, client: &str, peers: Option<&[String]>) -> 
     let path = format!("/clients/{client}/management/permissions");
     let Some(peers) = peers else {
         // A provider that has no such permissions has none to take back.
-        let is_on = admin.get(&path).await.is_ok_and(|permissions| permissions["enabled"] == true);
-        return if is_on { admin.put(&path, &json!({ "enabled": false })).await.map(drop) } else { Ok(()) };
+        return match admin.get(&path).await {
+            Ok(permissions) if permissions["enabled"] == true => {
+                admin.put(&path, &json!({ "enabled": false })).await.map(drop)
+            }
+            Ok(_) | Err(Fault::Refused { status: 404 | 501, .. }) => Ok(()),
+            Err(fault) => Err(fault),
+        };
     };
     let permissions = admin.put(&path, &json!({ "enabled": true })).await?;
     let unreadable = || Fault::Unreadable(format!("PUT {path}"));

@@ -98,14 +98,16 @@ pub(super) fn needs_more_mappers(auth: &Auth, login: &Login) -> bool {
 
 /// What must go with the app.
 pub(super) fn removal(app: &App<'_>, auth: Option<&Auth>) -> ClientRemoval {
-    let mut clients = auth.map(|auth| client_ids(app, auth)).unwrap_or_default();
+    // One that the app names itself goes only if it says that it was made for the app: its name may be another app's too.
+    let mut clients: BTreeMap<_, _> =
+        auth.into_iter().flat_map(|auth| client_ids(app, auth)).map(|(id, _)| (id, String::new())).collect();
     // Also what an earlier spec asked for.
     for (id, name) in [
         (derived::oidc_client(app.name, app.namespace), "OIDC"),
         (derived::spa_client(app.name, app.namespace), "SPA"),
         (derived::device_client(app.name, app.namespace), "Device Flow"),
     ] {
-        clients.entry(id).or_insert_with(|| format!("{} {name} Client", app.name));
+        clients.insert(id, format!("{} {name} Client", app.name));
     }
     ClientRemoval {
         app: app.identity().object_ref(),

@@ -196,8 +196,9 @@ impl Owner<'_> {
             foreign(derived::http_route(self.name)) || public && foreign(derived::public_http_route(self.name));
         if no_set || routes && no_route {
             let reason = &self.condition("RoutingReady")["reason"];
-            // Without a policy no route is wanted yet.
-            let unprotected = reason == "PolicyMissing" && auth["enabled"] == true && !no_set;
+            // Without a policy no route is wanted yet, and no public one before it is in force.
+            let waits = reason == "PolicyMissing" || reason == "Pending" && !foreign(derived::http_route(self.name));
+            let unprotected = waits && auth["enabled"] == true && !no_set;
             assert!(reason == "ForeignObject" || unprotected, "law 8: {} is not told, but {reason}", self.name);
         }
     }
