@@ -379,9 +379,7 @@ impl Audit<'_> {
         }
         faults
     }
-}
 
-impl Audit<'_> {
     /// Whether a gateway says that it has a policy of this route in force.
     fn holds_policy(&self, namespace: &str, route: &str) -> bool {
         self.view.policies_in(namespace).iter().any(|policy| {

@@ -5,7 +5,7 @@ use portreeve_api::SecurityPolicy;
 use portreeve_api::conditions::{self, events};
 use portreeve_api::names::labels::FORCE_REPROVISION;
 use portreeve_api::names::nebari_app::POLICY_FINALIZER;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::app::{App, Auth, client_removal, may_go};
 use crate::body::SECURITY_POLICY_V1ALPHA1;
@@ -69,9 +69,12 @@ fn told(view: &View<'_>, app: &App<'_>, failure: &str) -> Option<StatusWrite> {
 /// Takes the annotation away that asked for an app's clients to be made again, if it still has this value.
 pub(crate) fn heeded(app: ObjectRef, value: &str) -> Patch {
     let path = format!("/metadata/annotations/{}", FORCE_REPROVISION.replace('/', "~1"));
-    let operations =
-        vec![json!({ "op": "test", "path": path, "value": value }), json!({ "op": "remove", "path": path })];
-    Patch { object: app, operations }
+    Patch { object: app, operations: removal(&path, value) }
+}
+
+/// Takes a text away from a path, if it still stands there.
+fn removal(path: &str, text: &str) -> Vec<Value> {
+    vec![json!({ "op": "test", "path": path, "value": text }), json!({ "op": "remove", "path": path })]
 }
 
 /// Lets a policy go that is being deleted, unless the app still needs it.
@@ -91,7 +94,5 @@ pub(crate) fn policy(view: &View<'_>, policy: &SecurityPolicy, app: Option<&App<
         metadata.name.as_deref().unwrap_or_default(),
     );
     let path = format!("/metadata/finalizers/{place}");
-    let operations =
-        vec![json!({ "op": "test", "path": path, "value": POLICY_FINALIZER }), json!({ "op": "remove", "path": path })];
-    Some(Patch { object: key.object_ref(SECURITY_POLICY_V1ALPHA1), operations })
+    Some(Patch { object: key.object_ref(SECURITY_POLICY_V1ALPHA1), operations: removal(&path, POLICY_FINALIZER) })
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portreeve_plan::{Event, ObjectRef, Plan, ReleaseAction, World, plan};
+use portreeve_plan::{Event, Plan, ReleaseAction, World, plan};
 
 use super::{Done, Engine, EngineError, Work};
 use crate::admin::metrics::KindCount;
@@ -50,8 +50,8 @@ impl Engine {
             let key = Key { namespace: namespace.clone(), name: name.clone() };
             cache.get(KindName::NebariApp, &key).is_some()
         });
-        let unguarded = |app: &ObjectRef| plan.guard.contains(app);
-        let provision = plan.provision.iter().filter(|one| !unguarded(&one.app)).cloned().collect();
+        let mut provision = std::mem::take(&mut plan.provision);
+        provision.retain(|one| !plan.guard.contains(&one.app));
         self.provider.ask(provision, std::mem::take(&mut plan.deprovision), now);
     }
 

@@ -61,8 +61,6 @@ pub(crate) struct Recorder {
 
 /// How many events may wait. Of a greater burst the rest is lost: the conditions say the same.
 const QUEUE: usize = 2000;
-/// How many are created at once.
-const SIDE_BY_SIDE: usize = 1;
 
 impl Recorder {
     /// Starts the task that creates events.
@@ -70,7 +68,8 @@ impl Recorder {
         let (sender, receiver) = mpsc::channel(QUEUE);
         tasks.spawn("events", async move {
             let events = stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
-            events.for_each_concurrent(SIDE_BY_SIDE, |event| create(client.clone(), event)).await;
+            // One at a time: events hold up no write.
+            events.for_each(|event| create(client.clone(), event)).await;
         });
         Self { sender }
     }

@@ -4,7 +4,7 @@ use portreeve_api::names::nebari_app as derived;
 use portreeve_api::nebari_app::RouteManagement;
 
 use super::import::not_permitted;
-use super::login::nobody_signs_in;
+use super::login::{nobody_signs_in, secret_fault};
 use super::status::{AppReport, PUBLIC_ROUTES_IGNORED};
 use super::{Auth, CertificateSource, Section};
 use crate::acknowledgement::{http_route_statuses, route};
@@ -204,15 +204,7 @@ impl AppReport<'_, '_> {
     /// An app that signs visitors in itself needs its client's Secret.
     fn client_secret(&self) -> Option<Finding> {
         let app = &self.case.app;
-        let name = derived::oidc_client_secret(app.name);
-        let failed = |what: String| {
-            Some(Reason::ValidationFailed.because(format!("Auth configuration validation failed: {what}")))
-        };
-        match self.settled.view.secret(app.namespace, &name) {
-            None => failed(format!("OIDC client secret '{name}' not found in namespace '{}'", app.namespace)),
-            Some(secret) if has_key(secret, "client-secret") => None,
-            Some(_) => failed(format!("OIDC client secret '{name}' is missing required key 'client-secret'")),
-        }
+        secret_fault(self.settled.view, app, &derived::oidc_client_secret(app.name))
     }
 }
 

@@ -160,9 +160,9 @@ impl<'a> SignIn<'a> {
 
     /// Whether this moment's request has been carried out by this process.
     pub(crate) fn news(&self) -> Option<&[String]> {
-        let provision = self.provision.as_ref().filter(|provision| self.has_made(provision))?;
+        self.provision.as_ref().filter(|provision| self.has_made(provision))?;
         let groups = self.report?.outcome.as_ref().ok()?;
-        (!self.is_due && !provision.hash.is_empty()).then_some(groups.as_slice())
+        (!self.is_due).then_some(groups.as_slice())
     }
 
     /// `status.authConfigHash` and `status.authClientsHash`, where they are as the provider's clients are now.
@@ -354,7 +354,8 @@ fn secret_name(view: &View<'_>, app: &App<'_>, auth: &AuthSpec) -> String {
     if !is_there(named) && is_there(&own) { own } else { named.clone() }
 }
 
-fn secret_fault(view: &View<'_>, app: &App<'_>, name: &str) -> Option<Finding> {
+/// What is wrong with the Secret of an app's client.
+pub(super) fn secret_fault(view: &View<'_>, app: &App<'_>, name: &str) -> Option<Finding> {
     let failed =
         |what: String| Some(Reason::ValidationFailed.because(format!("Auth configuration validation failed: {what}")));
     match view.secret(app.namespace, name) {
