@@ -106,8 +106,14 @@ fn clash(left: Listener, right: Listener) -> bool {
     left.0 == right.0 && (left.1 != right.1 || left.2 == right.2)
 }
 
+/// So many cases, unless `PROPTEST_CASES` says otherwise.
+fn usually(cases: u32) -> ProptestConfig {
+    let config = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases, ..config } }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(usually(300))]
 
     #[test]
     fn the_laws_hold(gateway in listeners(), sets in sets()) {

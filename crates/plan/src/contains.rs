@@ -144,11 +144,11 @@ impl<'w> Serializer for Beside<'w> {
     }
 
     fn serialize_f32(self, there: f32) -> Outcome {
-        same(*self.wanted == there)
+        self.serialize_f64(there.into())
     }
 
     fn serialize_f64(self, there: f64) -> Outcome {
-        same(*self.wanted == there)
+        same(self.wanted.is_f64() && *self.wanted == there)
     }
 
     fn serialize_char(self, there: char) -> Outcome {
@@ -385,6 +385,14 @@ mod tests {
                     .prop_map(|fields| Value::Object(fields.into_iter().collect())),
             ]
         })
+    }
+
+    /// Origin: a random case of the property below.
+    #[test]
+    fn a_whole_number_is_not_one_with_a_fraction() {
+        for (there, wanted) in [(json!(1.0), json!(1)), (json!(1), json!(1.0))] {
+            assert!(!contains("a", &there, &wanted) && contains("a", &there, &there));
+        }
     }
 
     proptest! {

@@ -34,7 +34,7 @@ pub mod tls;
 pub use bed::{Bed, Builder, Channel, Part};
 pub use kubelet::Kubelets;
 pub use network::Host;
-pub use objects::{condition, eventually};
+pub use objects::{condition, eventually, shown};
 pub use operator::Operator;
 pub use part::Running;
 pub use tenant::TenantApiServer;

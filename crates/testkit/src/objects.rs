@@ -110,7 +110,7 @@ impl Bed {
     ) -> anyhow::Result<Value> {
         eventually(format!("{kind} {name}: {what}"), WAIT, async || match self.get(api_version, kind, name).await? {
             Some(object) if holds(&object) => Ok(object),
-            Some(object) => bail!("it is {}", serde_saphyr::to_string(&object)?),
+            Some(object) => bail!("it is {}", shown(object)),
             None => bail!("it does not exist"),
         })
         .await
@@ -119,7 +119,7 @@ impl Bed {
     /// Waits up to a minute until an object does not exist; `name` as for [`Bed::delete`].
     pub async fn wait_gone(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<()> {
         eventually(format!("{kind} {name} is gone"), WAIT, async || match self.get(api_version, kind, name).await? {
-            Some(object) => bail!("it is {}", serde_saphyr::to_string(&object)?),
+            Some(object) => bail!("it is {}", shown(object)),
             None => Ok(()),
         })
         .await
@@ -194,6 +194,14 @@ fn served_resources(object: &Value) -> Vec<(String, String)> {
 pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     let conditions = object.get("status").unwrap_or(object).get("conditions")?.as_array()?;
     conditions.iter().find(|condition| condition["type"] == kind)?["status"].as_str()
+}
+
+/// An object as a person may want to see it: without what says which of its fields are whose.
+pub fn shown(mut object: Value) -> String {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    object.to_string()
 }
 
 /// Tries again until it succeeds, for as long as `within`; one attempt may take 20 seconds.

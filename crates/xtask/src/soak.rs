@@ -10,9 +10,11 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use kube::Client;
 use portreeve_controller::kind::KindName;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::load::{Apps, Gateway, Owners, Platform, build_operator, create_all, create_through, delete, usage, writes};
+use crate::run::{cargo, step};
 use crate::{bed, runtime};
 
 /// How long all owners may take until they are Ready.
@@ -39,6 +41,7 @@ const SCENARIOS: &[Scenario] = &[
     ("the_api_server_is_away_for_a_minute", |soak| away(soak.operator).boxed_local()),
     ("many_apps_come_and_go", |soak| come_and_go(soak.operator).boxed_local()),
     ("tenants_over_four_gateways", |soak| tenants::many(soak).boxed_local()),
+    ("random_cases_of_the_properties", |_| spawn_blocking(random_cases).map(|ended| ended?).boxed_local()),
     ("a_watch_stays_open_while_tenants_come_and_go", |soak| tenants::watch(soak).boxed_local()),
 ];
 
@@ -67,6 +70,12 @@ pub(crate) fn run(only: &str, watch: Duration) -> anyhow::Result<()> {
     }
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
+}
+
+/// The properties of all crates, each with many cases that no test has tried.
+fn random_cases() -> anyhow::Result<()> {
+    let mut tests = cargo(&["test", "--workspace", "--locked", "--lib", "--test", "planning", "--test", "properties"]);
+    step("properties", tests.env("PROPTEST_CASES", "4096"))
 }
 
 /// Two minutes with 500 apps, without a write by anybody.

@@ -334,8 +334,14 @@ fn app((namespace, name, age): &Identity, spec: &Value) -> Value {
     with_age(app, *age)
 }
 
+/// So many cases, unless `PROPTEST_CASES` says otherwise.
+fn usually(cases: u32) -> ProptestConfig {
+    let config = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases, ..config } }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(usually(128))]
 
     /// Each plan on the way is lawful; each leads to a world in which nothing is left to do.
     #[test]
@@ -393,7 +399,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(usually(32))]
 
     /// Apps that the former operator left on the Gateway, with the flag and without it; then it is switched.
     #[test]

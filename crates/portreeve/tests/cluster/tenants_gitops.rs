@@ -7,29 +7,27 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
-use portreeve_testkit::{eventually, fixtures};
+use portreeve_testkit::{eventually, fixtures, shown};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep;
 
 use crate::support::tenants::{APPS_GATEWAY, GATEWAYS, TENANTS, Tenant, add_listener, remove_listener, tenant};
 use crate::support::{GATEWAY_API, Platform};
 
 /// How soon entries are back that somebody has wiped.
 const SOON: Duration = Duration::from_secs(10);
-/// After how long an entry that is wiped is put back at once.
-const PEACE: Duration = Duration::from_secs(65);
+/// For how long an entry must have served to be put back at once when it is wiped, and a little.
+const PEACE: Duration = Duration::from_secs(62);
 
 /// The entry of `shared` is there, and its app served, whatever others write.
 pub(crate) async fn others_write_the_gateway(platform: &Platform) -> anyhow::Result<()> {
     let shared = Tenant::new(platform, "shared").await?;
     shared.publish(APPS_GATEWAY).await?;
-    let served = Instant::now();
     server_side(platform, &shared).await.context("server-side apply")?;
     by_hand(platform).await.context("a listener by hand")?;
     impossible(platform).await.context("an impossible listener")?;
     taken_over(platform).await.context("the former operator's listener")?;
-    // An entry that is wiped within a minute waits, so that nobody fights over a Gateway.
-    sleep_until(served + PEACE).await;
+    peace(platform).await?;
     client_side(platform, &shared).await.context("client-side apply")
 }
 
@@ -118,20 +116,18 @@ async fn taken_over(platform: &Platform) -> anyhow::Result<()> {
 
 /// It knows nothing of others' entries and wipes them.
 async fn client_side(platform: &Platform, shared: &Tenant<'_>) -> anyhow::Result<()> {
-    for _ in 0..2 {
-        let before = gateway(platform).await?["metadata"]["generation"].as_i64().unwrap_or_default();
-        let applied = kubectl(platform, &["apply", "--filename"]).await?;
-        ensure!(applied.status.success(), "kubectl says {}", String::from_utf8_lossy(&applied.stderr));
-        eventually("the entry is back", SOON, async || {
-            let gateway = gateway(platform).await?;
-            // Wiped, and written again.
-            let generation = gateway["metadata"]["generation"].as_i64().unwrap_or_default();
-            ensure!(generation >= before + 2 && has(&gateway, "t-shared"), "it is {gateway}");
-            Ok(())
-        })
-        .await?;
-        shared.wait_served(APPS_GATEWAY, &shared.hostname()).await?;
-    }
+    let before = gateway(platform).await?["metadata"]["generation"].as_i64().unwrap_or_default();
+    let applied = kubectl(platform, &["apply", "--filename"]).await?;
+    ensure!(applied.status.success(), "kubectl says {}", String::from_utf8_lossy(&applied.stderr));
+    eventually("the entry is back", SOON, async || {
+        let gateway = gateway(platform).await?;
+        // Wiped, and written again.
+        let generation = gateway["metadata"]["generation"].as_i64().unwrap_or_default();
+        ensure!(generation >= before + 2 && has(&gateway, "t-shared"), "it is {}", shown(gateway));
+        Ok(())
+    })
+    .await?;
+    shared.wait_served(APPS_GATEWAY, &shared.hostname()).await?;
     eventually("an event names who wiped it", SOON, async || {
         let events: Api<Event> = Api::namespaced(platform.bed.client(), "default");
         let told = ListParams::default().fields("involvedObject.name=shared,reason=ListenersOverwritten");
@@ -142,6 +138,23 @@ async fn client_side(platform: &Platform, shared: &Tenant<'_>) -> anyhow::Result
         Ok(())
     })
     .await
+}
+
+/// Waits until the entry of `shared` has served for a minute: one that is wiped sooner waits, so that nobody fights over a
+/// Gateway.
+async fn peace(platform: &Platform) -> anyhow::Result<()> {
+    let mut before = None;
+    loop {
+        let shared = platform.wait_tenant("shared", &[("AppsRoutingReady", "True", "ListenersProgrammed")]).await?;
+        let mut conditions = shared["status"]["conditions"].as_array().into_iter().flatten();
+        let since = conditions.find(|condition| condition["type"] == "AppsRoutingReady").context("it has one")?;
+        let since = Some(since["lastTransitionTime"].clone());
+        if since == before {
+            return Ok(());
+        }
+        before = since;
+        sleep(PEACE).await;
+    }
 }
 
 async fn gateway(platform: &Platform) -> anyhow::Result<Value> {
