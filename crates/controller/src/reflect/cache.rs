@@ -177,10 +177,14 @@ impl Store {
         self.put(key, entry)
     }
 
-    /// The later state wins, whichever way it came.
+    /// The later state wins, whichever way it came. One that differs in nothing that is kept is no change.
     fn put(&mut self, key: Key, entry: Entry) -> bool {
-        match self.entries.get(&key) {
-            Some(known) if entry.revision < known.revision || *known == entry => false,
+        match self.entries.get_mut(&key) {
+            Some(known) if entry.revision < known.revision => false,
+            Some(known) if known.object == entry.object => {
+                known.revision = entry.revision;
+                false
+            }
             _ => {
                 self.touched.insert(key.clone());
                 self.entries.insert(key, entry);

@@ -65,10 +65,10 @@ impl Entry {
 /// Reads what an API server has sent; never fails, since one bad object must not hide the others.
 pub(crate) fn read(kind: &Kind, object: DynamicObject) -> (Key, Entry) {
     let DynamicObject { mut metadata, mut data, .. } = object;
-    trim_metadata(kind.name, &mut metadata);
     let revision = metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default();
+    trim_metadata(kind.name, &mut metadata);
     let grants = grants(kind.name, &data);
-    trim(kind.name, &mut data);
+    trim(kind.name, &metadata, &mut data);
     if let Value::Object(fields) = &mut data {
         fields.insert("apiVersion".to_owned(), kind.parsed_as().into());
         fields.insert("kind".to_owned(), kind.kind.into());

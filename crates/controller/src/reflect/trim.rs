@@ -15,6 +15,12 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Base64 of one byte: there is something.
 const SOMETHING: &str = "AA==";
+/// By these a Service says of which Gateway it is the data plane.
+const DATA_PLANE_LABELS: [&str; 3] = [
+    "gateway.envoyproxy.io/owning-gateway-namespace",
+    "gateway.envoyproxy.io/owning-gateway-name",
+    "gateway.networking.k8s.io/gateway-name",
+];
 
 /// Leaves out of an object's metadata what no decision reads.
 pub(super) fn trim_metadata(kind: KindName, metadata: &mut ObjectMeta) {
@@ -43,11 +49,16 @@ pub(super) fn trim_metadata(kind: KindName, metadata: &mut ObjectMeta) {
         metadata.managed_fields = None;
     }
     match kind {
+        KindName::Service => {
+            forget_revision(metadata);
+            metadata.owner_references = None;
+            keep(&mut metadata.annotations, &[labels::ALLOW_FROM]);
+            keep(&mut metadata.labels, &DATA_PLANE_LABELS);
+        }
         KindName::EndpointSlice => {
+            forget_revision(metadata);
             (metadata.annotations, metadata.owner_references) = (None, None);
-            if let Some(labels) = &mut metadata.labels {
-                labels.retain(|label, _| label == SERVICE_NAME);
-            }
+            keep(&mut metadata.labels, &[SERVICE_NAME]);
         }
         KindName::Secret => {
             (metadata.annotations, metadata.owner_references) = (None, None);
@@ -60,6 +71,18 @@ pub(super) fn trim_metadata(kind: KindName, metadata: &mut ObjectMeta) {
     }
 }
 
+/// Of what Portreeve never writes the revision is kept beside the object, so that a state that differs in nothing else is none.
+fn forget_revision(metadata: &mut ObjectMeta) {
+    (metadata.resource_version, metadata.generation) = (None, None);
+}
+
+fn keep(texts: &mut Option<BTreeMap<String, String>>, keys: &[&str]) {
+    if let Some(texts) = texts {
+        texts.retain(|key, _| keys.contains(&key.as_str()));
+    }
+    *texts = texts.take().filter(|texts| !texts.is_empty());
+}
+
 /// The text of what is owned is a twentieth of its tree in memory, and the planner reads either.
 fn trim_entry(entry: &mut ManagedFieldsEntry) {
     (entry.api_version, entry.fields_type, entry.time) = (None, None, None);
@@ -69,7 +92,7 @@ fn trim_entry(entry: &mut ManagedFieldsEntry) {
 }
 
 /// Leaves out of the rest of an object what no decision reads.
-pub(super) fn trim(kind: KindName, object: &mut Value) {
+pub(super) fn trim(kind: KindName, metadata: &ObjectMeta, object: &mut Value) {
     let Value::Object(fields) = object else { return };
     match kind {
         KindName::Secret => secret(fields),
@@ -79,7 +102,11 @@ pub(super) fn trim(kind: KindName, object: &mut Value) {
                 spec.retain(|field, _| SERVICE_FIELDS.contains(&field.as_str()));
             }
         }
-        KindName::EndpointSlice => fields.get_mut("endpoints").into_iter().for_each(endpoints),
+        KindName::EndpointSlice => {
+            if let Some(endpoints) = fields.get_mut("endpoints").and_then(Value::as_array_mut) {
+                trim_endpoints(endpoints, is_of_api_server(metadata));
+            }
+        }
         KindName::Namespace | KindName::HelmRecord => fields.retain(|field, _| field == "metadata"),
         KindName::StatefulSet | KindName::TenantDeployment => workload(fields),
         _ => {}
@@ -116,14 +143,30 @@ fn workload(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Of each endpoint whether it is ready, and one address.
-fn endpoints(endpoints: &mut Value) {
-    for endpoint in endpoints.as_array_mut().into_iter().flatten() {
-        let address = endpoint["addresses"].get(0).cloned();
-        let ready = endpoint["conditions"].get("ready").cloned();
-        let conditions = ready.map_or_else(|| json!({}), |ready| json!({ "ready": ready }));
-        *endpoint = json!({ "addresses": Vec::from_iter(address), "conditions": conditions });
+/// Of the endpoints one that is ready, or of all of them, with one address each: decisions ask whether there is one, and
+/// dial one.
+fn trim_endpoints(endpoints: &mut Vec<Value>, all: bool) {
+    let is_ready = |one: &Value| one["conditions"]["ready"] != false && one["addresses"].get(0).is_some();
+    let mut kept: Vec<_> = endpoints.iter().filter(|one| all || is_ready(one)).map(trim_endpoint).collect();
+    if !all {
+        // The same one, in whatever order they come.
+        kept.sort_by(|one, other| one["addresses"][0].as_str().cmp(&other["addresses"][0].as_str()));
+        kept.truncate(1);
     }
+    *endpoints = kept;
+}
+
+fn trim_endpoint(endpoint: &Value) -> Value {
+    let address = endpoint["addresses"].get(0).cloned();
+    let ready = endpoint["conditions"].get("ready").cloned();
+    let conditions = ready.map_or_else(|| json!({}), |ready| json!({ "ready": ready }));
+    json!({ "addresses": Vec::from_iter(address), "conditions": conditions })
+}
+
+/// Whether a slice has the addresses of the cluster's own API server, which NetworkPolicies name one by one.
+fn is_of_api_server(metadata: &ObjectMeta) -> bool {
+    let service = metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME));
+    metadata.namespace.as_deref() == Some("default") && service.is_some_and(|service| service == "kubernetes")
 }
 
 #[cfg(test)]
@@ -135,7 +178,7 @@ mod tests {
         let mut object = json!({
             "data": {"tls.crt": "c2VjcmV0", "tls.key": ""}, "type": "kubernetes.io/tls", "immutable": true,
         });
-        trim(KindName::Secret, &mut object);
+        trim(KindName::Secret, &ObjectMeta::default(), &mut object);
         assert_eq!(object, json!({"data": {"tls.crt": "AA==", "tls.key": ""}, "type": "kubernetes.io/tls"}));
     }
 
@@ -145,25 +188,39 @@ mod tests {
             "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "a"}]}}, "selector": {"matchLabels": {}}},
             "status": {"replicas": 2, "readyReplicas": 1, "observedGeneration": 3, "conditions": []},
         });
-        trim(KindName::StatefulSet, &mut object);
+        trim(KindName::StatefulSet, &ObjectMeta::default(), &mut object);
         assert_eq!(object["spec"], json!({"replicas": 2, "selector": {}, "serviceName": "", "template": {}}));
         assert_eq!(object["status"], json!({"replicas": 2, "readyReplicas": 1, "observedGeneration": 3}));
     }
 
     #[test]
-    fn an_endpoint_keeps_its_readiness_and_an_address() {
-        let mut object = json!({"endpoints": [
-            {"addresses": ["10.0.0.1", "10.0.0.2"], "conditions": {"ready": false, "serving": true}, "nodeName": "n"},
+    fn of_endpoints_one_that_is_ready_is_left_and_of_an_api_servers_all() {
+        let slice = json!({"endpoints": [
+            {"addresses": ["10.0.0.1"], "conditions": {"ready": false, "serving": true}, "nodeName": "n"},
             {"addresses": [], "conditions": {}, "targetRef": {"kind": "Pod"}},
+            {"addresses": ["10.0.0.4", "10.0.0.5"], "conditions": {"ready": true}},
             {"addresses": ["10.0.0.3"]},
         ], "ports": [{"port": 1}]});
-        trim(KindName::EndpointSlice, &mut object);
-        let wanted = json!({"endpoints": [
+        let trimmed = |namespace: &str| {
+            let mut metadata = ObjectMeta {
+                namespace: Some(namespace.to_owned()),
+                labels: Some([(SERVICE_NAME.to_owned(), "kubernetes".to_owned())].into()),
+                ..ObjectMeta::default()
+            };
+            let mut slice = slice.clone();
+            trim_metadata(KindName::EndpointSlice, &mut metadata);
+            trim(KindName::EndpointSlice, &metadata, &mut slice);
+            slice
+        };
+        let one = json!({"addresses": ["10.0.0.3"], "conditions": {}});
+        assert_eq!(trimmed("team"), json!({"endpoints": [one], "ports": [{"port": 1}]}));
+        let all = json!([
             {"addresses": ["10.0.0.1"], "conditions": {"ready": false}},
             {"addresses": [], "conditions": {}},
-            {"addresses": ["10.0.0.3"], "conditions": {}},
-        ], "ports": [{"port": 1}]});
-        assert_eq!(object, wanted);
+            {"addresses": ["10.0.0.4"], "conditions": {"ready": true}},
+            one,
+        ]);
+        assert_eq!(trimmed("default")["endpoints"], all);
     }
 
     #[test]
