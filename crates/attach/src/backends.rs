@@ -8,12 +8,15 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use portreeve_table as table;
 
+use crate::annotations::{self, BadSetting};
 use crate::index::{Index, Name, Referent, Referrer};
 use crate::listener::{RouteKind, kind_name};
 use crate::references::BackendRef;
 
-/// Protocols that need more than HTTP/1.1 in the clear (KEP-3726), which is what an HTTPRoute's backend is spoken to.
-const UNSUPPORTED_APP_PROTOCOLS: [&str; 3] = ["kubernetes.io/h2c", "kubernetes.io/wss", "https"];
+/// Protocols that need TLS (KEP-3726), which an HTTPRoute's backend is not spoken to with.
+const UNSUPPORTED_APP_PROTOCOLS: [&str; 2] = ["kubernetes.io/wss", "https"];
+/// HTTP/2 in the clear, from the first byte (KEP-3726).
+const H2C: &str = "kubernetes.io/h2c";
 
 /// A backend of a rule, and where it leads.
 #[derive(Clone, Debug)]
@@ -24,6 +27,8 @@ pub(crate) struct Backend<'a> {
     pub port: Option<u16>,
     pub weight: u32,
     pub endpoints: Result<Arc<[SocketAddr]>, BackendProblem>,
+    /// How it wants to be spoken to, if it can be dialled.
+    pub options: table::BackendOptions,
 }
 
 /// Why a backend cannot be dialled.
@@ -45,6 +50,11 @@ pub(crate) enum BackendProblem {
     ExternalName,
     #[error("the port's appProtocol '{0}' is not supported")]
     AppProtocol(String),
+    #[error("the Service's annotation {0}")]
+    Setting(#[from] BadSetting),
+    /// One connection to it carries the requests of many clients.
+    #[error("the Service wants PROXY protocol headers, which HTTP backends cannot get; they have X-Forwarded-For")]
+    ProxyProtocolForHttp,
     #[error("the Service has no ready endpoint")]
     NoEndpoint,
 }
@@ -56,7 +66,8 @@ impl BackendProblem {
             Self::InvalidKind(_) | Self::ExternalName => Some("InvalidKind"),
             Self::NotPermitted(_) => Some("RefNotPermitted"),
             Self::NoPort | Self::NotFound | Self::UnknownPort(_) => Some("BackendNotFound"),
-            Self::AppProtocol(_) => Some("UnsupportedProtocol"),
+            Self::AppProtocol(_) | Self::ProxyProtocolForHttp => Some("UnsupportedProtocol"),
+            Self::Setting(_) => Some("UnsupportedValue"),
             Self::NoEndpoint => None,
         }
     }
@@ -80,6 +91,7 @@ impl From<&Backend<'_>> for table::Backend {
             service: backend.service().into(),
             weight: backend.weight,
             endpoints: backend.endpoints.as_ref().map(Arc::clone).map_err(fault),
+            options: backend.options.clone(),
         }
     }
 }
@@ -91,22 +103,28 @@ pub(crate) fn resolve<'a>(
     namespace: &'a str,
     reference: BackendRef<'a>,
 ) -> Backend<'a> {
+    let found = look_up(index, route, namespace, reference);
+    let (endpoints, options) = match found {
+        Ok((endpoints, options)) => (Ok(endpoints), options),
+        Err(problem) => (Err(problem), table::BackendOptions::default()),
+    };
     Backend {
         kind: reference.kind,
         namespace: reference.namespace.unwrap_or(namespace),
         name: reference.name,
         port: reference.port,
         weight: reference.weight,
-        endpoints: endpoints(index, route, namespace, reference),
+        endpoints,
+        options,
     }
 }
 
-fn endpoints<'a>(
+fn look_up<'a>(
     index: &Index<'a>,
     route: RouteKind,
     home: &'a str,
     reference: BackendRef<'a>,
-) -> Result<Arc<[SocketAddr]>, BackendProblem> {
+) -> Result<(Arc<[SocketAddr]>, table::BackendOptions), BackendProblem> {
     if (reference.group, reference.kind) != ("", "Service") {
         return Err(BackendProblem::InvalidKind(kind_name(reference.group, reference.kind)));
     }
@@ -120,8 +138,13 @@ fn endpoints<'a>(
     if let (RouteKind::Http, Some(protocol)) = (route, unsupported_app_protocol(port)) {
         return Err(BackendProblem::AppProtocol(protocol.to_owned()));
     }
+    let http2 = port.app_protocol.as_deref() == Some(H2C);
+    let options = table::BackendOptions { http2, ..annotations::backend_options(&service.metadata)? };
+    if route == RouteKind::Http && options.proxy_protocol.is_some() {
+        return Err(BackendProblem::ProxyProtocolForHttp);
+    }
     let addresses = ready_addresses(index, name, service, port);
-    if addresses.is_empty() { Err(BackendProblem::NoEndpoint) } else { Ok(addresses.into()) }
+    if addresses.is_empty() { Err(BackendProblem::NoEndpoint) } else { Ok((addresses.into(), options)) }
 }
 
 pub(crate) fn service_port(service: &Service, port: Option<u16>) -> Result<&ServicePort, BackendProblem> {

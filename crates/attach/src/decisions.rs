@@ -1,10 +1,12 @@
+use std::collections::BTreeMap;
+
 use gateway_api::gateways::Gateway;
 
 use crate::index::{Index, name_of};
 use crate::listener::{Listener, ListenerFault};
 use crate::owners::{self, Merged, Owner, OwnerKind};
 use crate::routes::{self, Route};
-use crate::{Objects, Settings, Warning, certificates, conflicts};
+use crate::{Objects, Settings, Warning, annotations, certificates, conflicts};
 
 /// Everything that is decided from the objects alone; tables, statuses and explanations are all made from this.
 pub(crate) struct Decisions<'a> {
@@ -55,15 +57,29 @@ fn checks_clients(gateway: &Gateway, port: u16) -> bool {
 
 /// Settings that change nothing here and harm nobody, but that somebody relies on.
 fn ignored(owners: &[Owner<'_>], listeners: &[Listener<'_>]) -> Vec<Warning> {
-    let gateways = owners.iter().filter(|owner| owner.kind() == OwnerKind::Gateway);
-    let with_client = gateways.filter(|owner| owner.gateway.spec.tls.as_ref().is_some_and(|tls| tls.backend.is_some()));
-    let backend = with_client.map(|owner| Warning {
-        subject: format!("Gateway/{}/{}", name_of(owner.metadata()).0, name_of(owner.metadata()).1),
-        message: "spec.tls.backend has no effect: backends are not spoken to with TLS".to_owned(),
+    let gateways = || owners.iter().filter(|owner| owner.kind() == OwnerKind::Gateway);
+    let about = |owner: &Owner<'_>, message: String| {
+        let (namespace, name) = name_of(owner.metadata());
+        Warning { subject: format!("Gateway/{namespace}/{name}"), message }
+    };
+    let with_client =
+        gateways().filter(|owner| owner.gateway.spec.tls.as_ref().is_some_and(|tls| tls.backend.is_some()));
+    let backend = with_client
+        .map(|owner| about(owner, "spec.tls.backend has no effect: backends are not spoken to with TLS".to_owned()));
+    let proxies = gateways().filter_map(|owner| {
+        let problem = annotations::proxies(owner.metadata()).err()?;
+        Some(about(owner, format!("{problem}; until then no PROXY protocol header is accepted")))
     });
-    let options = listeners.iter().filter(|listener| listener.has_tls_options).map(|listener| Warning {
-        subject: listener.id.to_string(),
-        message: "tls.options have no effect: none is known here".to_owned(),
+    let options = listeners.iter().flat_map(|listener| {
+        let messages = listener.tls_options.map(ignored_options).unwrap_or_default();
+        messages.into_iter().map(|message| Warning { subject: listener.id.to_string(), message })
     });
-    backend.chain(options).collect()
+    backend.chain(proxies).chain(options).collect()
+}
+
+fn ignored_options(options: &BTreeMap<String, String>) -> Vec<String> {
+    let unknown = annotations::unknown_options(options);
+    let unknown = unknown.into_iter().map(|key| format!("tls.options: {key} has no effect: it is not known here"));
+    let unread = annotations::idle_timeout(options).err();
+    unknown.chain(unread.map(|problem| format!("tls.options: {problem}; tunnels may be idle until then"))).collect()
 }

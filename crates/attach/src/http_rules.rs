@@ -3,16 +3,20 @@
 //! What is not supported is never left out of a rule: the rule then answers its requests with 500, as the standard asks
 //! for filters that cannot be applied, and the route says so.
 
+use std::time::Duration;
+
 use gateway_api::httproutes::{
     HttpRouteRules, HttpRouteRulesFilters, HttpRouteRulesFiltersRequestHeaderModifier,
     HttpRouteRulesFiltersRequestRedirect, HttpRouteRulesFiltersRequestRedirectScheme,
     HttpRouteRulesFiltersResponseHeaderModifier, HttpRouteRulesFiltersType, HttpRouteRulesMatches,
     HttpRouteRulesMatchesHeaders, HttpRouteRulesMatchesHeadersType, HttpRouteRulesMatchesMethod,
     HttpRouteRulesMatchesPath, HttpRouteRulesMatchesPathType, HttpRouteRulesMatchesQueryParams,
-    HttpRouteRulesMatchesQueryParamsType,
+    HttpRouteRulesMatchesQueryParamsType, HttpRouteRulesTimeouts,
 };
-use portreeve_table::{HeaderChange, HttpFilters, HttpMatch, PathMatch, Redirect};
+use portreeve_names::Hostname;
+use portreeve_table::{HeaderChange, HttpFilters, HttpMatch, PathChange, PathMatch, Redirect};
 
+use crate::duration;
 use crate::references::BackendRef;
 
 /// A rule of an HTTPRoute.
@@ -38,10 +42,14 @@ pub(crate) enum Unsupported {
     EmptyFilter(&'static str),
     #[error("filters on backendRefs are not supported; put them on the rule")]
     BackendFilter,
-    #[error("timeouts are not supported")]
-    Timeouts,
-    #[error("a redirect cannot change the path")]
-    RedirectPath,
+    #[error("'{0}' is not a duration; write it like 10s")]
+    Duration(String),
+    #[error("'{0}' is not a path to send requests to")]
+    PathChange(String),
+    #[error("'{0}' is not a host name")]
+    Hostname(String),
+    #[error("a path can be replaced or redirected as a prefix only where every match of the rule is a PathPrefix")]
+    NoPrefix,
     #[error("a redirect cannot answer {0}; use 301, 302, 303, 307 or 308")]
     RedirectStatus(i64),
     #[error("{0} is not a port")]
@@ -55,13 +63,19 @@ impl From<&HttpRouteRules> for HttpRule {
         let (matches, unreadable) = read_matches(rule.matches.as_deref().unwrap_or_default());
         let filters = read_filters(rule.filters.as_deref().unwrap_or_default());
         let mut refused = unreadable.or(filters.as_ref().err().cloned());
-        if rule.timeouts.is_some() {
-            refused.get_or_insert(Unsupported::Timeouts);
+        let timeout = read_timeouts(rule.timeouts.as_ref());
+        if let Some(problem) = timeout.as_ref().err() {
+            refused.get_or_insert(problem.clone());
+        }
+        let mut filters = filters.unwrap_or_default();
+        filters.timeout = timeout.ok().flatten();
+        if changes_prefix(&filters) && matches.iter().any(|one| matches!(one.path, PathMatch::Exact(_))) {
+            refused.get_or_insert(Unsupported::NoPrefix);
         }
         if rule.backend_refs.iter().flatten().any(|reference| BackendRef::from(reference).filtered) {
             refused.get_or_insert(Unsupported::BackendFilter);
         }
-        Self { matches, filters: filters.unwrap_or_default(), unsupported: refused }
+        Self { matches, filters, unsupported: refused }
     }
 }
 
@@ -179,7 +193,12 @@ fn read_filters(filters: &[HttpRouteRulesFilters]) -> Result<HttpFilters, Unsupp
                 read.redirect = Some(read_redirect(redirect.ok_or(Unsupported::EmptyFilter("RequestRedirect"))?)?);
             }
             HttpRouteRulesFiltersType::RequestMirror => return Err(Unsupported::Filter("RequestMirror")),
-            HttpRouteRulesFiltersType::UrlRewrite => return Err(Unsupported::Filter("URLRewrite")),
+            HttpRouteRulesFiltersType::UrlRewrite => {
+                let rewrite = filter.url_rewrite.as_ref().ok_or(Unsupported::EmptyFilter("URLRewrite"))?;
+                let path = rewrite.path.as_ref();
+                read.path = read_path_change(path.map(|path| (&path.replace_full_path, &path.replace_prefix_match)))?;
+                read.hostname = rewrite.hostname.as_deref().map(read_hostname).transpose()?;
+            }
             HttpRouteRulesFiltersType::ExtensionRef => return Err(Unsupported::Filter("ExtensionRef")),
             HttpRouteRulesFiltersType::Cors => return Err(Unsupported::Filter("CORS")),
         }
@@ -188,9 +207,8 @@ fn read_filters(filters: &[HttpRouteRulesFilters]) -> Result<HttpFilters, Unsupp
 }
 
 fn read_redirect(redirect: &HttpRouteRulesFiltersRequestRedirect) -> Result<Redirect, Unsupported> {
-    if redirect.path.is_some() {
-        return Err(Unsupported::RedirectPath);
-    }
+    let path = redirect.path.as_ref();
+    let path = read_path_change(path.map(|path| (&path.replace_full_path, &path.replace_prefix_match)))?;
     let scheme = redirect.scheme.as_ref().map(|scheme| match scheme {
         HttpRouteRulesFiltersRequestRedirectScheme::Http => "http",
         HttpRouteRulesFiltersRequestRedirectScheme::Https => "https",
@@ -208,8 +226,42 @@ fn read_redirect(redirect: &HttpRouteRulesFiltersRequestRedirect) -> Result<Redi
         scheme: scheme.map(str::to_owned),
         hostname: redirect.hostname.clone(),
         port: redirect.port.map(port).transpose()?,
+        path,
         status,
     })
+}
+
+/// Both kinds of change; one of them is there, as the API server sees to it.
+fn read_path_change(change: Option<(&Option<String>, &Option<String>)>) -> Result<Option<PathChange>, Unsupported> {
+    let change = match change {
+        None => return Ok(None),
+        Some((Some(full), None)) => PathChange::Full(full.clone()),
+        Some((None, Some(prefix))) => PathChange::Prefix(prefix.clone()),
+        Some(_) => return Err(Unsupported::PathChange(String::new())),
+    };
+    let (PathChange::Full(to) | PathChange::Prefix(to)) = &change;
+    let is_whole = matches!(change, PathChange::Full(_));
+    // An empty prefix is taken away. Neither may bring a query along.
+    let is_path = to.starts_with('/') && !to.contains(['?', '#']) && http::uri::PathAndQuery::try_from(&**to).is_ok();
+    if is_path || (to.is_empty() && !is_whole) { Ok(Some(change)) } else { Err(Unsupported::PathChange(to.clone())) }
+}
+
+fn changes_prefix(filters: &HttpFilters) -> bool {
+    let of_redirect = filters.redirect.as_ref().and_then(|redirect| redirect.path.as_ref());
+    [filters.path.as_ref(), of_redirect].into_iter().flatten().any(|change| matches!(change, PathChange::Prefix(_)))
+}
+
+fn read_hostname(text: &str) -> Result<String, Unsupported> {
+    Hostname::parse(text).map(String::from).map_err(|_| Unsupported::Hostname(text.to_owned()))
+}
+
+/// The shorter of both: there is one attempt that is answered. A duration of zero is none (GEP-1742).
+fn read_timeouts(timeouts: Option<&HttpRouteRulesTimeouts>) -> Result<Option<Duration>, Unsupported> {
+    let both = timeouts.map(|timeouts| [&timeouts.request, &timeouts.backend_request]);
+    let texts = both.into_iter().flatten().flatten();
+    let read = |text: &String| duration::parse(text).ok_or_else(|| Unsupported::Duration(text.clone()));
+    let durations = texts.map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(durations.into_iter().filter(|duration| !duration.is_zero()).min())
 }
 
 /// What a header modifier does, as pairs of name and value.

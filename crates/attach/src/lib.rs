@@ -7,11 +7,13 @@
 //! only shows in statuses. The rules are those of Gateway API v1.6.3; where its prose and its conformance suite
 //! disagree, the suite decides.
 
+mod annotations;
 mod backends;
 mod certificates;
 mod conditions;
 mod conflicts;
 mod decisions;
+mod duration;
 mod http_rules;
 mod index;
 mod listener;

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gateway_api::gateways::{GatewayListeners, GatewayListenersAllowedRoutesKinds, GatewayListenersTlsMode};
@@ -23,7 +24,7 @@ pub(crate) struct ListenerSpec<'a> {
     /// Absent: no `tls` at all.
     mode: Option<TlsMode>,
     certificates: Vec<CertificateRef<'a>>,
-    has_tls_options: bool,
+    tls_options: Option<&'a BTreeMap<String, String>>,
     routes_from: NamespaceRule<'a>,
     /// Group and kind; empty: whatever the protocol takes.
     kinds: Vec<(&'a str, &'a str)>,
@@ -45,7 +46,7 @@ pub(crate) struct Listener<'a> {
     pub protocol: Protocol<'a>,
     pub hosts: HostPattern,
     pub certificates: Vec<CertificateRef<'a>>,
-    pub has_tls_options: bool,
+    pub tls_options: Option<&'a BTreeMap<String, String>>,
     pub routes_from: NamespaceRule<'a>,
     /// The kinds of route that it takes.
     pub kinds: Vec<RouteKind>,
@@ -136,7 +137,7 @@ impl<'a> Listener<'a> {
             protocol,
             hosts,
             certificates: spec.certificates,
-            has_tls_options: spec.has_tls_options,
+            tls_options: spec.tls_options,
             routes_from: spec.routes_from,
             kinds,
             invalid_kinds,
@@ -308,7 +309,7 @@ macro_rules! listener_spec_from {
                         .flat_map(|tls| tls.certificate_refs.iter().flatten())
                         .map(CertificateRef::from)
                         .collect(),
-                    has_tls_options: listener.tls.as_ref().is_some_and(|tls| tls.options.is_some()),
+                    tls_options: listener.tls.as_ref().and_then(|tls| tls.options.as_ref()),
                     routes_from: namespaces.map_or(NamespaceRule::Same, NamespaceRule::from),
                     kinds: kinds.map(group_and_kind).collect(),
                 }

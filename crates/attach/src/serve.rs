@@ -1,16 +1,18 @@
 //! From decisions to the routing table.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use portreeve_names::HostPattern;
 use portreeve_table::{
-    Backends, HostMap, HttpFilters, HttpListener, HttpRoute, HttpRoutes, Port, PortKey, Table, TcpRoute, TlsListener,
-    TlsService,
+    AddressBlock, Backends, HostMap, HttpFilters, HttpListener, HttpRoute, HttpRoutes, Port, PortKey, Table, TcpRoute,
+    TlsListener, TlsService,
 };
 
+use crate::annotations;
 use crate::decisions::Decisions;
 use crate::listener::{Family, Listener, Protocol};
+use crate::owners::OwnerKind;
 use crate::routes::{Route, Rule};
 
 /// Everything that should be served, whether or not the data plane can.
@@ -32,7 +34,18 @@ pub(crate) fn table(decisions: &Decisions<'_>) -> Table {
             Some(Family::Tcp) | None => {}
         }
     }
+    table.proxies = proxies(decisions, &table);
     table
+}
+
+/// Of the ports that are served.
+fn proxies(decisions: &Decisions<'_>, table: &Table) -> BTreeMap<PortKey, Arc<[AddressBlock]>> {
+    let gateways = decisions.owners.iter().filter(|owner| owner.kind() == OwnerKind::Gateway);
+    let by_port = gateways.flat_map(|owner| {
+        let blocks = annotations::proxies(owner.metadata()).unwrap_or_default();
+        blocks.into_iter().map(|(port, blocks)| (PortKey { gateway: Arc::clone(&owner.gateway_name), port }, blocks))
+    });
+    by_port.filter(|(port, _)| table.ports.contains_key(port)).collect()
 }
 
 /// Conflicts were settled before, so a port has one family and a name one listener.
@@ -44,7 +57,8 @@ fn add_http(port: &mut Port, listener: &Listener<'_>, routes: HttpRoutes) {
 
 fn add_tls(port: &mut Port, listener: &Listener<'_>, service: TlsService) {
     if let Port::Tls(listeners) = port {
-        listeners.insert_first(listener.hosts.clone(), TlsListener { id: listener.id.clone(), service });
+        let idle_timeout = listener.tls_options.and_then(|options| annotations::idle_timeout(options).ok().flatten());
+        listeners.insert_first(listener.hosts.clone(), TlsListener { id: listener.id.clone(), service, idle_timeout });
     }
 }
 

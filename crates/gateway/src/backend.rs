@@ -4,13 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use portreeve_table::Backends;
+use portreeve_table::{BackendOptions, Backends, Balance};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::observe::{AccessRecord, Outcome};
-use crate::shared::Turns;
+use crate::observe::{Access, AccessRecord, Outcome};
+use crate::shared::Shared;
 
 /// How many endpoints of a Service are tried for one connection or request.
 ///
@@ -27,27 +27,43 @@ pub(crate) const KEEPALIVE_RETRIES: u32 = 3;
 /// How long sent bytes may stay unacknowledged before the peer counts as dead.
 pub(crate) const USER_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Chooses a backend by weight, and its endpoints in the order in which to try them; notes the choice in the record.
-pub(crate) fn choose(
-    turns: &Turns,
-    backends: &Backends,
-    record: &mut AccessRecord,
-) -> Result<Vec<SocketAddr>, Outcome> {
-    let choice = backends.choose(turns.next()).ok_or(Outcome::NoBackend)?;
+/// Where a connection or request goes.
+pub(crate) struct Chosen {
+    /// In the order in which to try them.
+    pub(crate) endpoints: Vec<SocketAddr>,
+    pub(crate) options: BackendOptions,
+}
+
+/// Chooses a backend by weight, and its endpoints by its balance; notes the choice in the record.
+pub(crate) fn choose(shared: &Shared, backends: &Backends, record: &mut AccessRecord) -> Result<Chosen, Outcome> {
+    let choice = backends.choose(shared.turns.next()).ok_or(Outcome::NoBackend)?;
     record.backend = Some(choice.backend.service.clone());
     let endpoints = choice.endpoints().map_err(Outcome::Backend)?;
-    Ok(endpoints.take(MAX_ATTEMPTS).collect())
+    let endpoints = match choice.backend.options.balance {
+        Balance::Even => endpoints.take(MAX_ATTEMPTS).collect(),
+        Balance::LeastConnections => {
+            let mut endpoints: Vec<_> = endpoints.collect();
+            shared.loads.sort(&mut endpoints);
+            endpoints.truncate(MAX_ATTEMPTS);
+            endpoints
+        }
+    };
+    Ok(Chosen { endpoints, options: choice.backend.options.clone() })
 }
 
 /// Connects to the first endpoint that accepts; notes the last that was tried in the record.
+///
+/// The source port is left to `connect`, which shares ports between destinations: one endpoint can have as many
+/// connections as there are ephemeral ports, and where those are used up the next endpoint is tried.
 pub(crate) async fn connect(
+    shared: &Shared,
     endpoints: &[SocketAddr],
-    attempt_timeout: Duration,
-    record: &mut AccessRecord,
+    access: &mut Access,
 ) -> Result<TcpStream, Outcome> {
     for endpoint in endpoints {
-        record.endpoint = Some(*endpoint);
-        match timeout(attempt_timeout, TcpStream::connect(endpoint)).await {
+        access.record.endpoint = Some(*endpoint);
+        access.load = Some(Box::new(shared.loads.add(*endpoint)));
+        match timeout(shared.settings.connect_timeout, TcpStream::connect(endpoint)).await {
             Ok(Ok(stream)) => {
                 tune(&stream);
                 return Ok(stream);

@@ -1,33 +1,49 @@
 //! One client connection, from accept to end.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use portreeve_table::{HostMap, Port, TcpRoute, TlsService};
+use portreeve_table::proxy_protocol::ProxyHeader;
+use portreeve_table::{HostMap, Port, TcpRoute, TlsListener, TlsService};
 use rustls::ServerConfig;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
+use crate::admission::Place;
+use crate::backend::Chosen;
 use crate::http::HttpConnection;
 use crate::observe::{Access, Outcome};
-use crate::preface::Prefixed;
+use crate::preface::{Preface, Prefixed};
 use crate::shared::{Installed, Shared};
-use crate::tunnel::Side;
-use crate::{backend, http, preface, tls, tunnel};
+use crate::{backend, http, preface, tls};
+
+/// How long a client that was accepted just before a shutdown has to say what it wants: what it said may be on the way.
+pub(crate) const LATE_TIME: Duration = Duration::from_secs(1);
 
 /// Everything that belongs to one connection.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) access: Access,
     /// Given back when nothing of this connection is left, tunnels of upgraded requests included.
-    pub(crate) permit: Arc<OwnedSemaphorePermit>,
+    pub(crate) place: Arc<Place>,
+    /// Whether it must begin by saying whose connection it is.
+    pub(crate) by_proxy: bool,
 }
 
 /// What becomes of a TLS connection: all that is needed, and nothing that keeps the table alive.
 enum Service {
-    Passthrough(Vec<SocketAddr>),
-    TerminateTcp(Arc<ServerConfig>, Vec<SocketAddr>),
+    Passthrough(Way),
+    TerminateTcp(Arc<ServerConfig>, Way),
     TerminateHttp(Arc<ServerConfig>),
+}
+
+/// Where a tunnel goes, and how.
+struct Way {
+    chosen: Chosen,
+    idle_timeout: Option<Duration>,
+    /// What the backend hears before the client's first byte.
+    greeting: Vec<u8>,
 }
 
 impl Connection {
@@ -48,31 +64,82 @@ impl Connection {
     }
 
     async fn serve_plain_http(&mut self, stream: TcpStream) -> Result<(), Outcome> {
-        let connection = HttpConnection::new(self);
-        let (http2, stream) = self.read_preface(stream, preface::speaks_http2).await?;
-        http::serve(connection, stream, http2).await;
+        let read = self.read_preface(stream, preface::speaks_http2).await;
+        if let Err(Outcome::HelloTimeout | Outcome::HelloCutShort | Outcome::Aborted) = &read {
+            // Browsers connect before they have anything to ask: that nothing was asked is no news.
+            self.access.forget();
+        }
+        let Greeted { said: http2, stream, .. } = read?;
+        http::serve(HttpConnection::new(self), stream, http2).await;
         Ok(())
     }
 
     async fn serve_tls(&mut self, stream: TcpStream) -> Result<(), Outcome> {
-        let (server_name, stream) = self.read_preface(stream, preface::server_name).await?;
+        // Everything but the open tunnel is boxed, so that it adds nothing to what that costs.
+        let Some(mut tunnel) = Box::pin(self.begin(stream)).await? else { return Ok(()) };
+        let Self { shared, access, .. } = self;
+        let (record, idle_timeout) = (&mut access.record, tunnel.idle_timeout);
+        shared.tunnels.carry(&mut tunnel.client, &mut tunnel.backend, record, idle_timeout).await
+    }
+
+    /// Everything up to an open tunnel; or to the very end, where TLS ends here.
+    async fn begin(&mut self, stream: TcpStream) -> Result<Option<OpenTunnel>, Outcome> {
+        let Greeted { said: server_name, stream, header } = self.read_preface(stream, preface::server_name).await?;
         self.access.record.server_name = server_name;
-        let service = self.find_service(&self.shared.installed())?;
-        // Where TLS ends is boxed, so that it adds nothing to what an untouched tunnel costs.
+        let mut service = self.find_service(&self.shared.installed())?;
+        if let Service::Passthrough(way) | Service::TerminateTcp(_, way) = &mut service
+            && let Some(version) = way.chosen.options.proxy_protocol
+        {
+            way.greeting = self.greeting(header, &stream).encode(version);
+        }
         match service {
-            Service::Passthrough(endpoints) => self.tunnel(stream, &endpoints).await,
-            Service::TerminateTcp(config, endpoints) => Box::pin(self.terminate_tcp(stream, config, endpoints)).await,
-            Service::TerminateHttp(config) => Box::pin(self.terminate_http(stream, config)).await,
+            Service::Passthrough(way) => {
+                let (backend, idle_timeout) = (self.connect(&way).await?, way.idle_timeout);
+                Ok(Some(OpenTunnel { client: stream, backend, idle_timeout }))
+            }
+            Service::TerminateTcp(config, way) => {
+                self.terminate_tcp(stream, config, way).await?;
+                Ok(None)
+            }
+            Service::TerminateHttp(config) => {
+                self.terminate_http(stream, config).await?;
+                Ok(None)
+            }
         }
     }
 
+    /// Reads the first bytes, for at most the time that a client has to say what it wants, and hardly beyond the start of a
+    /// shutdown; a proxy's header takes its time from the same.
     async fn read_preface<T>(
-        &self,
+        &mut self,
         stream: TcpStream,
         parse: fn(&[u8]) -> preface::Progress<T>,
-    ) -> Result<(T, Prefixed<TcpStream>), Outcome> {
-        let Shared { settings, tasks, .. } = &*self.shared;
-        preface::read(stream, parse, settings.hello_timeout, &tasks.draining).await
+    ) -> Result<Greeted<T>, Outcome> {
+        let Self { shared, access, place, by_proxy } = self;
+        let reading = async {
+            let mut preface = Preface::new(stream);
+            let header = if *by_proxy { Some(preface.read_proxy_header().await?) } else { None };
+            if let Some(header) = &header {
+                access.record.peer = header.addresses.map_or(access.record.peer, |(source, _)| source);
+                place.count_for(access.record.peer.ip()).map_err(Outcome::Shed)?;
+            }
+            let said = preface.read(parse).await?;
+            Ok(Greeted { said, stream: preface.into_stream(), header: header.map(Box::new) })
+        };
+        let greeted = tokio::select! {
+            read = timeout(shared.settings.hello_timeout, reading) => read.unwrap_or(Err(Outcome::HelloTimeout))?,
+            () = shared.tasks.drained_for(LATE_TIME) => return Err(Outcome::Aborted),
+        };
+        place.settle();
+        Ok(greeted)
+    }
+
+    /// What the backend is told of the client: what a proxy said, or what the connection itself says.
+    fn greeting(&self, header: Option<Box<ProxyHeader>>, stream: &Prefixed<TcpStream>) -> ProxyHeader {
+        let mut header = header.map(|header| *header).unwrap_or_default();
+        let own = || Some((self.access.record.peer, stream.local_addr().ok()?));
+        header.addresses = header.addresses.or_else(own);
+        header
     }
 
     /// The most specific listener takes the name, and only its own routes count (GEP-2643).
@@ -85,29 +152,32 @@ impl Connection {
         let listener = listeners.find(record.server_name.as_ref()).ok_or(nobody)?;
         record.listener = Some(listener.id.clone());
         match &listener.service {
-            TlsService::Passthrough(routes) => Ok(Service::Passthrough(self.find_endpoints(routes)?)),
+            TlsService::Passthrough(routes) => Ok(Service::Passthrough(self.find_way(listener, routes)?)),
             TlsService::TerminateTcp { routes, .. } => {
-                Ok(Service::TerminateTcp(installed.tls.find(&listener.id)?, self.find_endpoints(routes)?))
+                Ok(Service::TerminateTcp(installed.tls.find(&listener.id)?, self.find_way(listener, routes)?))
             }
             TlsService::TerminateHttp { .. } => Ok(Service::TerminateHttp(installed.tls.find(&listener.id)?)),
         }
     }
 
-    fn find_endpoints(&mut self, routes: &HostMap<TcpRoute>) -> Result<Vec<SocketAddr>, Outcome> {
+    fn find_way(&mut self, listener: &TlsListener, routes: &HostMap<TcpRoute>) -> Result<Way, Outcome> {
         let record = &mut self.access.record;
         let route = routes.find(record.server_name.as_ref()).ok_or(Outcome::NoRoute)?;
         record.route = Some(route.id.clone());
-        backend::choose(&self.shared.turns, &route.backends, record)
+        let chosen = backend::choose(&self.shared, &route.backends, record)?;
+        Ok(Way { chosen, idle_timeout: listener.idle_timeout, greeting: Vec::new() })
     }
 
     async fn terminate_tcp(
         &mut self,
         stream: Prefixed<TcpStream>,
         config: Arc<ServerConfig>,
-        endpoints: Vec<SocketAddr>,
+        way: Way,
     ) -> Result<(), Outcome> {
-        let stream = tls::accept(config, stream, self.shared.settings.handshake_timeout).await?;
-        self.tunnel(stream, &endpoints).await
+        let mut client = tls::accept(config, stream, self.shared.settings.handshake_timeout).await?;
+        let mut backend = self.connect(&way).await?;
+        let Self { shared, access, .. } = self;
+        shared.tunnels.carry(&mut client, &mut backend, &mut access.record, way.idle_timeout).await
     }
 
     async fn terminate_http(&mut self, stream: Prefixed<TcpStream>, config: Arc<ServerConfig>) -> Result<(), Outcome> {
@@ -117,16 +187,29 @@ impl Connection {
         Ok(())
     }
 
-    async fn tunnel<S>(&mut self, mut client: S, endpoints: &[SocketAddr]) -> Result<(), Outcome>
-    where
-        S: Side,
-    {
-        let connect_timeout = self.shared.settings.connect_timeout;
-        let mut backend = backend::connect(endpoints, connect_timeout, &mut self.access.record).await?;
-        self.access.tunnel_opened();
-        let traffic = &mut self.access.record.traffic;
-        tunnel::carry(&mut client, &mut backend, traffic).await.map_err(|_| Outcome::Aborted)
+    /// A connection to the backend, which knows whose it is where it wants to.
+    async fn connect(&mut self, way: &Way) -> Result<TcpStream, Outcome> {
+        let Self { shared, access, .. } = self;
+        let mut backend = backend::connect(shared, &way.chosen.endpoints, access).await?;
+        backend.write_all(&way.greeting).await.map_err(|_| Outcome::BackendFailed)?;
+        access.tunnel_opened();
+        Ok(backend)
     }
+}
+
+/// TLS that is not touched, on its way.
+struct OpenTunnel {
+    client: Prefixed<TcpStream>,
+    backend: TcpStream,
+    idle_timeout: Option<Duration>,
+}
+
+/// A connection whose first bytes were understood.
+struct Greeted<T> {
+    said: T,
+    stream: Prefixed<TcpStream>,
+    /// Boxed, as few have one.
+    header: Option<Box<ProxyHeader>>,
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod answer;
 mod body;
 mod exchange;
 mod headers;
+mod http2_pool;
 mod pool;
 mod target;
 mod upgrade;
@@ -18,12 +19,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use portreeve_table::ListenerId;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::Notify;
 
-use crate::connection::Connection;
+use crate::admission::Place;
+use crate::connection::{Connection, LATE_TIME};
 use crate::observe::Access;
-use crate::shared::Shared;
+use crate::shared::{Shared, Tasks};
 
 pub(crate) use pool::Pool;
 
@@ -41,7 +42,7 @@ pub(crate) struct HttpConnection {
     access: Access,
     /// The listener whose certificate the client accepted; `None` without TLS.
     tls_listener: Option<ListenerId>,
-    permit: Arc<OwnedSemaphorePermit>,
+    place: Arc<Place>,
 }
 
 impl HttpConnection {
@@ -51,7 +52,7 @@ impl HttpConnection {
             shared: connection.shared.clone(),
             access: connection.access.leave_to_requests(),
             tls_listener: connection.access.record.listener.clone(),
-            permit: connection.permit.clone(),
+            place: connection.place.clone(),
         }
     }
 }
@@ -63,31 +64,43 @@ where
 {
     let (settings, tasks) = (connection.shared.settings.clone(), connection.shared.tasks.clone());
     let connection = Arc::new(connection);
-    let service = service_fn(move |request| exchange::exchange(connection.clone(), request));
-    let (stream, draining) = (TokioIo::new(stream), tasks.draining.clone());
+    let asked = Arc::new(Notify::new());
+    let first = asked.clone();
+    let service = service_fn(move |request| {
+        asked.notify_one();
+        exchange::exchange(connection.clone(), request)
+    });
+    let (stream, draining) = (TokioIo::new(stream), tasks.clone());
     let ended = if http2 {
         let mut server = http2::Builder::new(tasks);
         server.timer(TokioTimer::new()).max_header_list_size(MAX_HEAD_LEN);
         server.keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_TIMEOUT);
         let serving = server.serve_connection(stream, service);
-        until_drained(serving, &draining, http2::Connection::graceful_shutdown).await
+        until_drained(serving, &draining, &first, http2::Connection::graceful_shutdown).await
     } else {
         let mut server = http1::Builder::new();
         server.timer(TokioTimer::new()).header_read_timeout(settings.request_head_timeout);
         server.max_header_size(MAX_HEAD_LEN as usize);
         let serving = server.serve_connection(stream, service).with_upgrades();
-        until_drained(serving, &draining, http1::UpgradeableConnection::graceful_shutdown).await
+        until_drained(serving, &draining, &first, http1::UpgradeableConnection::graceful_shutdown).await
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "an HTTP connection broke off");
     }
 }
 
-async fn until_drained<C: Future>(connection: C, draining: &CancellationToken, drain: fn(Pin<&mut C>)) -> C::Output {
+/// A client that was accepted just before a shutdown has its first request answered.
+async fn until_drained<C: Future>(connection: C, tasks: &Tasks, asked: &Notify, drain: fn(Pin<&mut C>)) -> C::Output {
     let mut connection = pin!(connection);
     tokio::select! {
         ended = &mut connection => return ended,
-        () = draining.cancelled() => drain(connection.as_mut()),
+        () = tasks.draining.cancelled() => {}
     }
+    tokio::select! {
+        ended = &mut connection => return ended,
+        () = asked.notified() => {}
+        () = tasks.drained_for(LATE_TIME) => {}
+    }
+    drain(connection.as_mut());
     connection.await
 }

@@ -4,7 +4,7 @@
 //! table serves the next connection and the next HTTP request; what is already open is left alone.
 //!
 //! ```text
-//! accept ── plain HTTP ───────────────────────────────► HTTP ── route per request ──► backend (HTTP/1.1)
+//! accept ── plain HTTP ───────────────────────────────► HTTP ── route per request ──► backend (HTTP/1.1 or h2c)
 //!       └─ TLS: read the ClientHello, find the listener
 //!              ├─ passthrough ── route by name ───────► tunnel: the bytes as they came ──► backend
 //!              ├─ terminate, TCP ── route by name ────► tunnel: what was inside ─────────► backend
@@ -18,25 +18,31 @@
 //!
 //! One task of less than 2 KiB, two sockets, and no buffer while it is idle or keeps up: bytes pass through a buffer
 //! that all tunnels of a thread share. Only bytes that one side does not take are kept, at most 64 KiB for each
-//! direction. There is no idle timeout; TCP keepalive finds dead peers in less than a minute.
+//! direction. There is no idle timeout unless the listener sets one; TCP keepalive finds dead peers in less than a minute.
 //!
 //! Room rule: no Kubernetes, no deciding. What the table does not say is not served.
 //!
 //! [`Table`]: portreeve_table::Table
 
+mod admission;
 mod backend;
 mod connection;
 mod gateway;
 mod http;
 mod listener;
+mod load;
+mod monitor;
 mod observe;
 mod preface;
 mod settings;
 mod shared;
 mod tls;
 mod tunnel;
+mod tunnels;
 
 pub use gateway::Gateway;
 pub use listener::BindError;
-pub use observe::{AccessRecord, Observer, Outcome, RequestRecord, Traffic};
+pub use monitor::Monitor;
+pub use observe::{AccessRecord, Limit, Observer, Outcome, Places, RequestRecord, Traffic};
 pub use settings::Settings;
+pub use tunnels::OpenTunnel;

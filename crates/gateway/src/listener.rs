@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +12,10 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::Place;
 use crate::backend;
 use crate::connection::Connection;
-use crate::observe::{Access, Outcome};
+use crate::observe::{Access, Limit, Outcome};
 use crate::shared::Shared;
 
 /// How many connections may wait to be accepted; the kernel may lower it (`net.core.somaxconn`).
@@ -60,6 +62,7 @@ pub(crate) struct OpenPort {
     pub(crate) local: SocketAddr,
     stop: CancellationToken,
     accepting: JoinHandle<()>,
+    listener: Arc<TcpListener>,
 }
 
 impl Bound {
@@ -70,6 +73,14 @@ impl Bound {
             io::ErrorKind::AddrNotAvailable => BindError::NoSuchAddress(address),
             _ => BindError::Failed { address, source },
         })
+    }
+
+    /// Takes a socket over that listens on this address already.
+    pub(crate) fn adopt(listener: std::net::TcpListener, requested: SocketAddr) -> Result<Self, BindError> {
+        let failed = |source| BindError::Failed { address: requested, source };
+        listener.set_nonblocking(true).map_err(failed)?;
+        let local = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener: TcpListener::from_std(listener).map_err(failed)?, requested, local })
     }
 
     fn try_bind(requested: SocketAddr) -> io::Result<Self> {
@@ -85,14 +96,19 @@ impl Bound {
     /// Starts to accept.
     pub(crate) fn open(self, port: PortKey, shared: &Arc<Shared>) -> OpenPort {
         let Self { listener, requested, local } = self;
-        let stop = shared.tasks.draining.child_token();
-        let accepting = accept_all(listener, port, shared.clone());
+        let (stop, listener) = (shared.tasks.draining.child_token(), Arc::new(listener));
+        let accepting = accept_all(listener.clone(), port, shared.clone());
         let accepting = shared.tasks.spawn(stop.clone().run_until_cancelled_owned(accepting));
-        OpenPort { requested, local, stop, accepting }
+        OpenPort { requested, local, stop, accepting, listener }
     }
 }
 
 impl OpenPort {
+    /// The same socket once more, for another process.
+    pub(crate) fn duplicate(&self) -> io::Result<std::net::TcpListener> {
+        self.listener.as_fd().try_clone_to_owned().map(Into::into)
+    }
+
     /// Returns once the socket is closed, so that its address is free; what was accepted stays open.
     pub(crate) async fn close(self) {
         self.stop.cancel();
@@ -102,7 +118,7 @@ impl OpenPort {
     }
 }
 
-async fn accept_all(listener: TcpListener, port: PortKey, shared: Arc<Shared>) {
+async fn accept_all(listener: Arc<TcpListener>, port: PortKey, shared: Arc<Shared>) {
     let mut is_said = false;
     loop {
         match listener.accept().await {
@@ -132,11 +148,22 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 fn start(shared: &Arc<Shared>, port: &PortKey, stream: TcpStream, peer: SocketAddr) {
     let mut access = Access::start(shared.observer.clone(), port.clone(), peer);
-    let Ok(permit) = shared.connections.clone().try_acquire_owned() else {
-        access.record.outcome = Outcome::TooManyConnections;
-        return;
-    };
-    backend::tune(&stream);
-    let connection = Connection { shared: shared.clone(), access, permit: Arc::new(permit) };
-    shared.tasks.spawn(connection.serve(stream));
+    let by_proxy = shared.installed.borrow().table.is_proxy(port, peer.ip());
+    match enter(shared, peer, by_proxy) {
+        Ok(place) => {
+            backend::tune(&stream);
+            let connection = Connection { shared: shared.clone(), access, place: Arc::new(place), by_proxy };
+            shared.tasks.spawn(connection.serve(stream));
+        }
+        Err(limit) => access.record.outcome = Outcome::Shed(limit),
+    }
+}
+
+/// A proxy is no peer: those whose connections it brings are.
+fn enter(shared: &Shared, peer: SocketAddr, by_proxy: bool) -> Result<Place, Limit> {
+    let place = shared.admission.enter()?;
+    if !by_proxy {
+        place.count_for(peer.ip())?;
+    }
+    Ok(place)
 }

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use http::{Method, StatusCode};
 use portreeve_names::Hostname;
 use portreeve_table::client_hello::InvalidHello;
+use portreeve_table::proxy_protocol::InvalidProxyHeader;
 use portreeve_table::{BackendFault, ListenerId, PortKey, RouteId};
+
+use crate::load::Load;
 
 /// Is told what becomes of every connection and request. Called on the byte path: it must be quick and never block.
 pub trait Observer: Send + Sync + 'static {
@@ -25,7 +28,7 @@ pub trait Observer: Send + Sync + 'static {
 pub struct AccessRecord {
     /// The port on which it came.
     pub port: PortKey,
-    /// The other end of the client's connection.
+    /// The client: the other end of its connection, or what a trusted proxy says in a PROXY protocol header.
     pub peer: SocketAddr,
     /// The name in the ClientHello, if there was one.
     pub server_name: Option<Hostname>,
@@ -76,8 +79,10 @@ pub enum Outcome {
     Served,
     /// Cut off before its end: one side broke off, or the gateway was shut down.
     Aborted,
-    /// More connections than [`Settings::max_connections`](crate::Settings::max_connections).
-    TooManyConnections,
+    /// There was no place for it.
+    Shed(Limit),
+    /// What a trusted proxy sent is no PROXY protocol header.
+    InvalidProxyHeader(InvalidProxyHeader),
     /// The client did not say what it wants in time.
     HelloTimeout,
     /// The client left before it said what it wants.
@@ -104,6 +109,34 @@ pub enum Outcome {
     Unreachable,
     /// The backend broke off before it answered.
     BackendFailed,
+    /// The backend did not begin its answer in the time that the route gives it.
+    BackendTimeout,
+    /// No byte came either way for as long as the listener allows.
+    IdleTimeout,
+    /// The table lost the route or the listener, and the time for its tunnels to end was over.
+    RouteRemoved,
+}
+
+/// Which limit of [`Settings`](crate::Settings) was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// Of all connections.
+    Connections,
+    /// Of the connections of which it is not known yet what they want.
+    Waiting,
+    /// Of one peer's connections.
+    PeerConnections,
+    /// Of one peer's connections of which it is not known yet what they want.
+    PeerWaiting,
+}
+
+/// How many connections there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Open ones, with those that wait.
+    pub open: usize,
+    /// Those of which it is not known yet what they want.
+    pub waiting: usize,
 }
 
 impl Outcome {
@@ -112,7 +145,12 @@ impl Outcome {
         match self {
             Self::Served => "Served",
             Self::Aborted => "Aborted",
-            Self::TooManyConnections => "TooManyConnections",
+            Self::Shed(Limit::Connections) => "TooManyConnections",
+            Self::Shed(Limit::Waiting) => "TooManyWaiting",
+            Self::Shed(Limit::PeerConnections) => "TooManyConnectionsOfPeer",
+            Self::Shed(Limit::PeerWaiting) => "TooManyWaitingOfPeer",
+            Self::InvalidProxyHeader(InvalidProxyHeader::Missing) => "NoProxyHeader",
+            Self::InvalidProxyHeader(InvalidProxyHeader::Malformed | InvalidProxyHeader::TooLarge) => "BadProxyHeader",
             Self::HelloTimeout => "HelloTimeout",
             Self::HelloCutShort => "HelloCutShort",
             Self::InvalidHello(InvalidHello::NotTls) => "NotTls",
@@ -131,6 +169,9 @@ impl Outcome {
             Self::Backend(BackendFault::NoEndpoint) => "NoEndpoint",
             Self::Unreachable => "BackendUnreachable",
             Self::BackendFailed => "BackendFailed",
+            Self::BackendTimeout => "BackendTimeout",
+            Self::IdleTimeout => "IdleTimeout",
+            Self::RouteRemoved => "RouteRemoved",
         }
     }
 }
@@ -147,6 +188,8 @@ pub(crate) struct Access {
     observer: Arc<dyn Observer>,
     started: Instant,
     reported: bool,
+    /// Counted at its endpoint for as long as this lasts.
+    pub(crate) load: Option<Box<Load>>,
 }
 
 impl Access {
@@ -165,19 +208,25 @@ impl Access {
             traffic: Traffic::default(),
             duration: Duration::ZERO,
         };
-        Self { record, observer, started: Instant::now(), reported: true }
+        Self { record, observer, started: Instant::now(), reported: true, load: None }
     }
 
     /// From here on its requests are what is reported, not the connection; this is what their records start from.
     pub(crate) fn leave_to_requests(&mut self) -> Self {
+        self.forget();
+        let (record, observer, started) = (self.record.clone(), self.observer.clone(), self.started);
+        Self { record, observer, started, reported: false, load: None }
+    }
+
+    /// Nothing came of it that anybody should know.
+    pub(crate) fn forget(&mut self) {
         self.reported = false;
-        Self { record: self.record.clone(), observer: self.observer.clone(), started: self.started, reported: false }
     }
 
     /// A record of its own for a request on the same connection.
     pub(crate) fn for_request(&self, request: RequestRecord) -> Self {
         let record = AccessRecord { request: Some(request), ..self.record.clone() };
-        Self { record, observer: self.observer.clone(), started: Instant::now(), reported: true }
+        Self { record, observer: self.observer.clone(), started: Instant::now(), reported: true, load: None }
     }
 
     pub(crate) fn tunnel_opened(&mut self) {

@@ -1,19 +1,18 @@
 //! The first bytes of a connection: read under a deadline, understood, and put back.
 
 use std::io;
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use portreeve_names::Hostname;
 use portreeve_table::client_hello::{self, Hello};
+use portreeve_table::proxy_protocol::{self, ProxyHeader, ProxyPreface};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
-use tokio_util::sync::CancellationToken;
 
 use crate::observe::Outcome;
 use crate::tunnel::Side;
@@ -53,33 +52,54 @@ pub(crate) fn speaks_http2(bytes: &[u8]) -> Progress<bool> {
     }
 }
 
-/// Reads until `parse` has its value, for at most `limit` altogether and not beyond the start of a shutdown.
-pub(crate) async fn read<T>(
-    mut stream: TcpStream,
-    parse: fn(&[u8]) -> Progress<T>,
-    limit: Duration,
-    draining: &CancellationToken,
-) -> Result<(T, Prefixed<TcpStream>), Outcome> {
-    let reading = timeout(limit, read_until(&mut stream, parse));
-    let read = draining.run_until_cancelled(reading).await.ok_or(Outcome::Aborted)?;
-    let (value, prefix) = read.unwrap_or(Err(Outcome::HelloTimeout))?;
-    Ok((value, Prefixed { prefix, stream }))
+/// The first bytes of a connection, as far as they have come.
+pub(crate) struct Preface {
+    stream: TcpStream,
+    bytes: BytesMut,
 }
 
-async fn read_until<T>(stream: &mut TcpStream, parse: fn(&[u8]) -> Progress<T>) -> Result<(T, Bytes), Outcome> {
-    let mut bytes = BytesMut::new();
-    let mut wanted = 1;
-    loop {
-        while bytes.len() < wanted {
-            bytes.reserve(READ_LEN.max(wanted - bytes.len()));
-            if stream.read_buf(&mut bytes).await.map_err(|_| Outcome::HelloCutShort)? == 0 {
-                return Err(Outcome::HelloCutShort);
+impl Preface {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self { stream, bytes: BytesMut::new() }
+    }
+
+    /// Reads until `parse` has its value; what it says is needed is waited for, and nothing is taken out.
+    pub(crate) async fn read<T>(&mut self, parse: fn(&[u8]) -> Progress<T>) -> Result<T, Outcome> {
+        let Self { stream, bytes } = self;
+        // What is already here may be enough, but not before there is anything.
+        let mut wanted = bytes.len().max(1);
+        loop {
+            while bytes.len() < wanted {
+                bytes.reserve(READ_LEN.max(wanted - bytes.len()));
+                if stream.read_buf(bytes).await.map_err(|_| Outcome::HelloCutShort)? == 0 {
+                    return Err(Outcome::HelloCutShort);
+                }
+            }
+            match parse(bytes) {
+                ControlFlow::Break(value) => return value,
+                ControlFlow::Continue(missing) => wanted = bytes.len() + missing,
             }
         }
-        match parse(&bytes) {
-            ControlFlow::Break(value) => return Ok((value?, bytes.freeze())),
-            ControlFlow::Continue(missing) => wanted = bytes.len() + missing,
-        }
+    }
+
+    /// Takes out the PROXY protocol header with which a proxy must begin.
+    pub(crate) async fn read_proxy_header(&mut self) -> Result<ProxyHeader, Outcome> {
+        let (header, len) = self.read(proxy_header).await?;
+        self.bytes.advance(len);
+        Ok(header)
+    }
+
+    /// The connection as if nothing had been read but what was taken out.
+    pub(crate) fn into_stream(self) -> Prefixed<TcpStream> {
+        Prefixed { prefix: self.bytes.freeze(), stream: self.stream }
+    }
+}
+
+fn proxy_header(bytes: &[u8]) -> Progress<(ProxyHeader, usize)> {
+    match proxy_protocol::parse(bytes) {
+        Ok(ProxyPreface::Complete { header, len }) => ControlFlow::Break(Ok((header, len))),
+        Ok(ProxyPreface::Incomplete { missing }) => ControlFlow::Continue(missing),
+        Err(fault) => ControlFlow::Break(Err(Outcome::InvalidProxyHeader(fault))),
     }
 }
 
@@ -88,6 +108,13 @@ impl Side for TlsStream<Prefixed<TcpStream>> {}
 impl Side for Prefixed<TcpStream> {
     fn socket(&self) -> Option<&TcpStream> {
         self.prefix.is_empty().then_some(&self.stream)
+    }
+}
+
+impl Prefixed<TcpStream> {
+    /// Where the client's connection ends on this side.
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
     }
 }
 

@@ -7,6 +7,14 @@ pub struct Settings {
     ///
     /// Each takes one or two file descriptors. Default 100,000.
     pub max_connections: usize,
+    /// How many of them one peer may have: an IPv4 address, or the /64 of an IPv6 address. Default: all, as many clients may
+    /// be behind one address.
+    pub max_connections_per_peer: usize,
+    /// How many connections may be open of which it is not known yet what they want. Default: half of all, so that whoever
+    /// says nothing can never keep more than that from others.
+    pub max_waiting: usize,
+    /// How many of these one peer may have. Default: an eighth of all.
+    pub max_waiting_per_peer: usize,
     /// How long a client may take, from the first moment, to say which server and protocol it wants: its ClientHello,
     /// or on plain HTTP the first bytes. Default 10 s.
     pub hello_timeout: Duration,
@@ -17,16 +25,29 @@ pub struct Settings {
     pub request_head_timeout: Duration,
     /// How long one attempt to connect to an endpoint may take. Default 5 s.
     pub connect_timeout: Duration,
+    /// How long tunnels go on whose route or listener the table no longer has. Default: to their end.
+    pub removed_route_drain: Option<Duration>,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
+impl Settings {
+    /// The defaults, with places for so many connections.
+    pub fn with_connections(max_connections: usize) -> Self {
         Self {
-            max_connections: 100_000,
+            max_connections,
+            max_connections_per_peer: max_connections,
+            max_waiting: (max_connections / 2).max(1),
+            max_waiting_per_peer: (max_connections / 8).max(1),
             hello_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             request_head_timeout: Duration::from_mins(1),
             connect_timeout: Duration::from_secs(5),
+            removed_route_drain: None,
         }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::with_connections(100_000)
     }
 }

@@ -1,17 +1,22 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use portreeve_table::Table;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::Admission;
 use crate::http::Pool;
+use crate::load::Loads;
 use crate::observe::Observer;
 use crate::settings::Settings;
 use crate::tls::TlsConfigs;
+use crate::tunnels::Tunnels;
 
 /// What every connection may use.
 pub(crate) struct Shared {
@@ -21,8 +26,9 @@ pub(crate) struct Shared {
     pub(crate) installed: watch::Receiver<Arc<Installed>>,
     pub(crate) turns: Turns,
     pub(crate) pool: Pool,
-    /// One permit for each client connection that may be open.
-    pub(crate) connections: Arc<Semaphore>,
+    pub(crate) loads: Loads,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) tunnels: Tunnels,
     pub(crate) tasks: Tasks,
 }
 
@@ -73,6 +79,12 @@ impl Tasks {
     pub(crate) fn spawn(&self, task: impl Future + Send + 'static) -> JoinHandle<()> {
         let task = self.cut.clone().run_until_cancelled_owned(task);
         self.tracker.spawn(async { drop(task.await) })
+    }
+
+    /// Ends when the gateway has been shutting down for this long.
+    pub(crate) async fn drained_for(&self, time: Duration) {
+        self.draining.cancelled().await;
+        sleep(time).await;
     }
 
     /// Waits until every task has ended; no more may be started.

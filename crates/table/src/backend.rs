@@ -1,6 +1,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::proxy_protocol::ProxyVersion;
+
 /// The weighted choice that a route's rule leaves: which Service takes a connection or a request.
 ///
 /// A backend that cannot be used keeps its weight: its share is refused, not handed to the others (Gateway API,
@@ -20,6 +22,31 @@ pub struct Backend {
     pub weight: u32,
     /// The ready endpoints, never empty; or why there are none to dial.
     pub endpoints: Result<Arc<[SocketAddr]>, BackendFault>,
+    /// How it wants to be spoken to.
+    pub options: BackendOptions,
+}
+
+/// How a Service wants to be spoken to; the default is what every Service takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackendOptions {
+    /// Which endpoint takes the next connection or request.
+    pub balance: Balance,
+    /// The header that says, before the first byte of a tunnel, who the client is. Not for HTTP, whose connections to
+    /// backends carry the requests of many clients.
+    pub proxy_protocol: Option<ProxyVersion>,
+    /// Whether HTTP requests go on as HTTP/2 from the first byte (`h2c`), as gRPC needs it, and not as HTTP/1.1.
+    pub http2: bool,
+}
+
+/// Which of a Service's endpoints takes the next connection or request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balance {
+    /// All as often as each other.
+    #[default]
+    Even,
+    /// The one that has the fewest open, of those that this process opened; for connections that live long and weigh
+    /// differently.
+    LeastConnections,
 }
 
 /// Why a backend cannot be dialled.
@@ -89,7 +116,7 @@ mod tests {
     fn backend(service: &str, weight: u32, endpoints: &[&str]) -> Backend {
         let endpoints: Arc<[SocketAddr]> = endpoints.iter().map(|endpoint| endpoint.parse().unwrap()).collect();
         let endpoints = if endpoints.is_empty() { Err(BackendFault::NoEndpoint) } else { Ok(endpoints) };
-        Backend { service: service.into(), weight, endpoints }
+        Backend { service: service.into(), weight, endpoints, options: BackendOptions::default() }
     }
 
     #[test]

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use portreeve_names::{HostPattern, Hostname};
 
@@ -61,6 +62,21 @@ pub struct HttpFilters {
     pub response_headers: Vec<HeaderChange>,
     /// Answers instead of any backend.
     pub redirect: Option<Redirect>,
+    /// The host that the backend is asked for, instead of the client's; without a port.
+    pub hostname: Option<String>,
+    /// The path that the backend is asked for, instead of the client's.
+    pub path: Option<PathChange>,
+    /// How long a backend may take to begin its answer; `None`: as long as it likes.
+    pub timeout: Option<Duration>,
+}
+
+/// Another path instead of the one that was asked for; the query stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathChange {
+    /// This one.
+    Full(String),
+    /// This one instead of the prefix that the rule matched, and then the rest.
+    Prefix(String),
 }
 
 /// One change of a header, in the order set, add, remove.
@@ -83,6 +99,8 @@ pub struct Redirect {
     pub hostname: Option<String>,
     /// Absent: the well-known port of `scheme` if that is given, else the listener's.
     pub port: Option<u16>,
+    /// Another path.
+    pub path: Option<PathChange>,
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
 }
@@ -169,6 +187,25 @@ impl PathMatch {
             Self::Prefix(prefix) => path
                 .strip_prefix(without_final_slash(prefix))
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+        }
+    }
+}
+
+impl PathChange {
+    /// What becomes of `path`, which `matched` has matched. A rule with an exact path has no prefix: the whole path counts
+    /// as one.
+    pub fn apply(&self, matched: &PathMatch, path: &str) -> String {
+        let (to, rest) = match (self, matched) {
+            (Self::Full(to), _) => return to.clone(),
+            (Self::Prefix(to), PathMatch::Exact(_)) => (to, ""),
+            (Self::Prefix(to), PathMatch::Prefix(prefix)) => {
+                (to, path.strip_prefix(without_final_slash(prefix)).unwrap_or_default())
+            }
+        };
+        match (without_final_slash(to), rest) {
+            ("", "") => "/".to_owned(),
+            (_, "") => to.clone(),
+            (to, rest) => format!("{to}{rest}"),
         }
     }
 }

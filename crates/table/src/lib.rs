@@ -6,17 +6,20 @@
 //! Room rule: no Kubernetes, no sockets, no I/O. Identities are opaque text that the maker of the table chose; they
 //! only come out again in logs and explanations.
 
+mod address_block;
 mod backend;
 mod certificate;
 pub mod client_hello;
 mod host_map;
 mod http_route;
 mod listener;
+pub mod proxy_protocol;
 
-pub use backend::{Backend, BackendFault, Backends, Choice};
+pub use address_block::{AddressBlock, InvalidAddressBlock};
+pub use backend::{Backend, BackendFault, BackendOptions, Backends, Balance, Choice};
 pub use certificate::{InvalidKeyPair, KeyPair};
 pub use host_map::HostMap;
 pub use http_route::{
-    HeaderChange, HttpFilters, HttpMatch, HttpRequestHead, HttpRoute, HttpRoutes, PathMatch, Redirect,
+    HeaderChange, HttpFilters, HttpMatch, HttpRequestHead, HttpRoute, HttpRoutes, PathChange, PathMatch, Redirect,
 };
 pub use listener::{HttpListener, ListenerId, Port, PortKey, RouteId, Table, TcpRoute, TlsListener, TlsService};

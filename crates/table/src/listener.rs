@@ -1,7 +1,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::address_block::AddressBlock;
 use crate::backend::Backends;
 use crate::certificate::KeyPair;
 use crate::host_map::HostMap;
@@ -12,6 +15,8 @@ use crate::http_route::HttpRoutes;
 pub struct Table {
     /// One entry for each port on which a Gateway has at least one usable listener.
     pub ports: BTreeMap<PortKey, Port>,
+    /// Who, on which port, must say with a PROXY protocol header whose connection it is; nobody else is asked or believed.
+    pub proxies: BTreeMap<PortKey, Arc<[AddressBlock]>>,
 }
 
 /// One port of one Gateway, before it is mapped to a socket address.
@@ -48,6 +53,15 @@ pub struct TlsListener {
     pub id: ListenerId,
     /// What becomes of the connection.
     pub service: TlsService,
+    /// After how long without a byte either way a tunnel is closed; `None`: never.
+    pub idle_timeout: Option<Duration>,
+}
+
+impl Table {
+    /// Whether whoever connects from `peer` must send a PROXY protocol header.
+    pub fn is_proxy(&self, port: &PortKey, peer: IpAddr) -> bool {
+        self.proxies.get(port).is_some_and(|blocks| blocks.iter().any(|block| block.contains(peer)))
+    }
 }
 
 /// What becomes of a TLS connection once its listener is known.

@@ -68,12 +68,16 @@ fn advice(backend: &Backend<'_>, problem: &BackendProblem) -> String {
     let service = format!("Service '{}/{}'", backend.namespace, backend.name);
     match problem {
         BackendProblem::InvalidKind(_) => "name a Service in backendRefs".to_owned(),
+        BackendProblem::Setting(_) => format!("correct the annotation of {service}"),
+        BackendProblem::ProxyProtocolForHttp => {
+            format!("remove the annotation of {service}, or route to it with a TLSRoute")
+        }
         BackendProblem::NotPermitted(namespace) => format!("create a ReferenceGrant in namespace '{namespace}'"),
         BackendProblem::NoPort => format!("name a port of {service} in backendRefs"),
         BackendProblem::NotFound => format!("create {service}, or name another in backendRefs"),
         BackendProblem::UnknownPort(port) => format!("add TCP port {port} to {service}, or name one that it has"),
         BackendProblem::ExternalName => "name a Service with endpoints of its own".to_owned(),
-        BackendProblem::AppProtocol(_) => format!("name a port of {service} that speaks HTTP/1.1 without TLS"),
+        BackendProblem::AppProtocol(_) => format!("name a port of {service} that speaks HTTP/1.1 or h2c without TLS"),
         BackendProblem::NoEndpoint => {
             format!("have a Pod that {service} selects become ready, with the port that the Service's targetPort names")
         }

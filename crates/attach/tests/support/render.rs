@@ -10,7 +10,8 @@ use gateway_api::tlsroutes::TlsRouteStatusParents;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use portreeve_attach::{Attached, StatusOf, trace};
 use portreeve_table::{
-    Backends, HeaderChange, HttpRoute, HttpRoutes, KeyPair, PathMatch, Port, Table, TcpRoute, TlsService,
+    BackendOptions, Backends, HeaderChange, HttpRoute, HttpRoutes, KeyPair, PathMatch, Port, Table, TcpRoute,
+    TlsService,
 };
 
 use super::input::Case;
@@ -181,6 +182,10 @@ fn messages<'a>(text: &mut String, indent: &str, conditions: impl Iterator<Item 
 fn table(table: &Table) -> String {
     let mut text = String::new();
     for (key, port) in &table.ports {
+        if let Some(blocks) = table.proxies.get(key) {
+            let blocks: Vec<_> = blocks.iter().map(ToString::to_string).collect();
+            writeln!(text, "{key} believes {}", blocks.join(" ")).unwrap();
+        }
         match port {
             Port::Http(listeners) => {
                 writeln!(text, "{key} HTTP").unwrap();
@@ -192,7 +197,9 @@ fn table(table: &Table) -> String {
             Port::Tls(listeners) => {
                 writeln!(text, "{key} TLS").unwrap();
                 for (hosts, listener) in listeners.iter() {
-                    writeln!(text, "  {hosts} = {}, {}", listener.id, service_name(&listener.service)).unwrap();
+                    let idle = listener.idle_timeout.map(|time| format!(", idle {time:?}")).unwrap_or_default();
+                    let service = service_name(&listener.service);
+                    writeln!(text, "  {hosts} = {}, {service}{idle}", listener.id).unwrap();
                     service_routes(&mut text, &listener.service);
                 }
             }
@@ -253,6 +260,15 @@ fn action_text(route: &HttpRoute) -> String {
             write!(text, "{side} {}, ", change_text(change)).unwrap();
         }
     }
+    if let Some(hostname) = &filters.hostname {
+        write!(text, "as {hostname}, ").unwrap();
+    }
+    if let Some(path) = &filters.path {
+        write!(text, "at {path:?}, ").unwrap();
+    }
+    if let Some(timeout) = filters.timeout {
+        write!(text, "within {timeout:?}, ").unwrap();
+    }
     match &filters.redirect {
         Some(to) => {
             let kept = "*".to_owned();
@@ -260,6 +276,9 @@ fn action_text(route: &HttpRoute) -> String {
             let hostname = to.hostname.as_ref().unwrap_or(&kept);
             let number = to.port.map_or_else(|| kept.clone(), |port| port.to_string());
             write!(text, "{} {scheme}://{hostname}:{number}", to.status).unwrap();
+            if let Some(path) = &to.path {
+                write!(text, " {path:?}").unwrap();
+            }
         }
         None => text += &backends_text(&route.backends),
     }
@@ -281,7 +300,12 @@ fn backends_text(backends: &Backends) -> String {
             Ok(endpoints) => endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
             Err(fault) => fault.to_string(),
         };
-        format!("{weight}{} ({endpoints})", backend.service)
+        let options = if backend.options == BackendOptions::default() {
+            String::new()
+        } else {
+            format!(" {:?}", backend.options)
+        };
+        format!("{weight}{} ({endpoints}){options}", backend.service)
     };
     let all: Vec<_> = backends.entries.iter().map(one).collect();
     if all.is_empty() { "nothing".to_owned() } else { all.join(" | ") }

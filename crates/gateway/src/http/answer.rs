@@ -5,7 +5,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use portreeve_table::{BackendFault, Redirect};
+use portreeve_table::{BackendFault, PathChange, PathMatch, Redirect};
 
 use crate::http::body::Upload;
 use crate::http::target::Target;
@@ -30,6 +30,7 @@ pub(super) fn refusal(outcome: Outcome) -> Response<Answer> {
         Outcome::NoRoute => (StatusCode::NOT_FOUND, "no route matches this request"),
         Outcome::Misdirected => (StatusCode::MISDIRECTED_REQUEST, "this connection was opened for another host"),
         Outcome::BackendFailed => (StatusCode::BAD_GATEWAY, "the backend broke off"),
+        Outcome::BackendTimeout => (StatusCode::GATEWAY_TIMEOUT, "the backend took too long"),
         Outcome::Unreachable => (StatusCode::SERVICE_UNAVAILABLE, "no endpoint of the backend can be reached"),
         Outcome::Backend(BackendFault::NoEndpoint) => {
             (StatusCode::SERVICE_UNAVAILABLE, "the backend has no ready endpoint")
@@ -56,6 +57,7 @@ pub(super) fn redirect(location: HeaderValue, status: u16) -> Response<Answer> {
 /// `None` if neither says a host.
 pub(super) fn location(
     redirect: &Redirect,
+    matched: &PathMatch,
     target: &Target,
     uri: &Uri,
     scheme: &'static str,
@@ -66,8 +68,18 @@ pub(super) fn location(
     let scheme = redirect.scheme.as_deref().unwrap_or(scheme);
     let port = redirect.port.or(unnamed_port).filter(|port| Some(*port) != well_known_port(scheme));
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
-    let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let path = match &redirect.path {
+        Some(change) => changed_path(change, matched, uri)?,
+        None => uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")),
+    };
     HeaderValue::try_from(format!("{scheme}://{host}{port}{path}")).ok()
+}
+
+/// Another path with the same query; `None` if that can be no path.
+pub(super) fn changed_path(change: &PathChange, matched: &PathMatch, uri: &Uri) -> Option<PathAndQuery> {
+    let path = change.apply(matched, uri.path());
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    PathAndQuery::try_from(path + &query).ok()
 }
 
 fn well_known_port(scheme: &str) -> Option<u16> {
@@ -86,11 +98,20 @@ mod tests {
 
     /// `scheme`, `hostname` and `port` of a redirect, on a listener at 8080 that was asked for `/x?y` over `http`.
     fn led(scheme: Option<&str>, hostname: Option<&str>, port: Option<u16>) -> String {
-        let redirect =
-            Redirect { scheme: scheme.map(str::to_owned), hostname: hostname.map(str::to_owned), port, status: 301 };
+        let redirect = Redirect {
+            scheme: scheme.map(str::to_owned),
+            hostname: hostname.map(str::to_owned),
+            port,
+            path: None,
+            status: 301,
+        };
         let request = Request::builder().uri("/x?y").header("host", "a.example.com:8080").body(()).unwrap();
         let target = Target::of(&request).unwrap();
-        location(&redirect, &target, request.uri(), "http", 8080).unwrap().to_str().unwrap().to_owned()
+        location(&redirect, &PathMatch::Prefix("/".to_owned()), &target, request.uri(), "http", 8080)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Origin: Gateway API, `HTTPRequestRedirectFilter.port`.

@@ -4,13 +4,15 @@ use std::convert::Infallible;
 use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use portreeve_table::{
-    HeaderChange, HttpFilters, HttpRequestHead, HttpRoute, HttpRoutes, Port, Redirect, Table, TlsService,
+    HeaderChange, HttpFilters, HttpRequestHead, HttpRoute, HttpRoutes, PathMatch, Port, Redirect, Table, TlsService,
 };
+use tokio::time::timeout;
 
 use crate::backend;
 use crate::http::answer::{self, Answer};
@@ -59,8 +61,10 @@ enum Step {
     Forward {
         /// In the order in which to try them.
         endpoints: Vec<SocketAddr>,
+        http2: bool,
         /// Whether the backend may agree to an upgrade.
         upgrade: bool,
+        timeout: Option<Duration>,
     },
 }
 
@@ -70,7 +74,13 @@ impl Exchange<'_> {
         let Way { step, response_headers } = self.find_way(target, &mut request)?;
         let mut response = match step {
             Step::Answer(response) => response,
-            Step::Forward { endpoints, upgrade } => self.forward(request, &endpoints, upgrade).await?,
+            Step::Forward { endpoints, http2, upgrade, timeout: limit } => {
+                let forward = self.forward(request, &endpoints, http2, upgrade);
+                match limit {
+                    Some(limit) => timeout(limit, forward).await.unwrap_or(Err(Outcome::BackendTimeout))?,
+                    None => forward.await?,
+                }
+            }
         };
         headers::change(response.headers_mut(), &response_headers);
         Ok(response)
@@ -82,12 +92,12 @@ impl Exchange<'_> {
         let routes = self.find_listener(&installed.table, target)?;
         let route = self.find_route(routes, target, request)?;
         let step = if let Some(redirect) = &route.filters.redirect {
-            Step::Answer(self.redirect(redirect, target, request)?)
+            Step::Answer(self.redirect(redirect, &route.matches.path, target, request)?)
         } else {
-            let turns = &self.connection.shared.turns;
-            let endpoints = backend::choose(turns, &route.backends, &mut self.access.record)?;
-            let upgrade = self.prepare(request, target, &route.filters);
-            Step::Forward { endpoints, upgrade }
+            let chosen = backend::choose(&self.connection.shared, &route.backends, &mut self.access.record)?;
+            let http2 = chosen.options.http2;
+            let upgrade = self.prepare(request, target, route, http2)?;
+            Step::Forward { endpoints: chosen.endpoints, http2, upgrade, timeout: route.filters.timeout }
         };
         Ok(Way { step, response_headers: route.filters.response_headers.clone() })
     }
@@ -133,43 +143,63 @@ impl Exchange<'_> {
     fn redirect<B>(
         &mut self,
         redirect: &Redirect,
+        matched: &PathMatch,
         target: &Target,
         request: &Request<B>,
     ) -> Result<Response<Answer>, Outcome> {
         let port = self.access.record.port.port;
-        let location = answer::location(redirect, target, request.uri(), self.scheme(), port);
+        let location = answer::location(redirect, matched, target, request.uri(), self.scheme(), port);
         let answer = answer::redirect(location.ok_or(Outcome::BadRequest)?, redirect.status);
         self.access.record.outcome = Outcome::Served;
         Ok(answer)
     }
 
     /// Makes the request ready for the backend; says whether it still asks for an upgrade.
-    fn prepare<B>(&self, request: &mut Request<B>, target: &Target, filters: &HttpFilters) -> bool {
+    fn prepare<B>(
+        &self,
+        request: &mut Request<B>,
+        target: &Target,
+        route: &HttpRoute,
+        http2: bool,
+    ) -> Result<bool, Outcome> {
+        let HttpFilters { request_headers, hostname, path, .. } = &route.filters;
+        if let Some(change) = path {
+            let path = answer::changed_path(change, &route.matches.path, request.uri()).ok_or(Outcome::BadRequest)?;
+            *request.uri_mut() = path.into();
+        }
         let version = mem::replace(request.version_mut(), Version::HTTP_11);
         let headers = request.headers_mut();
         // What the client says about its connection goes first, so that it cannot remove what is said here.
+        let takes_trailers = headers::takes_trailers(headers);
         let upgrade = headers::remove_hop_by_hop(headers);
-        let upgrade = upgrade.filter(|to| version == Version::HTTP_11 && !headers::is_http_or_tls(to));
+        let upgrade = upgrade.filter(|to| version == Version::HTTP_11 && !http2 && !headers::is_http_or_tls(to));
         headers::join_cookies(headers);
         headers::set_forwarded(headers, target, self.access.record.peer.ip(), self.scheme());
-        headers::change(headers, &filters.request_headers);
+        if let Some(hostname) = hostname {
+            headers::set_host(headers, hostname);
+        }
+        headers::change(headers, request_headers);
+        if http2 && takes_trailers {
+            headers::set_takes_trailers(headers);
+        }
         let asks = upgrade.is_some();
         if let Some(protocol) = upgrade {
             headers::set_upgrade(headers, protocol);
         }
-        asks
+        Ok(asks)
     }
 
     async fn forward(
         &mut self,
         mut request: Request<Incoming>,
         endpoints: &[SocketAddr],
+        http2: bool,
         upgrade: bool,
     ) -> Result<Response<Answer>, Outcome> {
         let client = hyper::upgrade::on(&mut request);
         let (parts, body) = request.into_parts();
         let upload = Upload::new(body);
-        let mut response = self.send(&parts, &upload, endpoints).await?;
+        let mut response = self.send(&parts, &upload, endpoints, http2).await?;
         *response.version_mut() = Version::default();
         let agreed = headers::remove_hop_by_hop(response.headers_mut());
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -187,11 +217,13 @@ impl Exchange<'_> {
         parts: &Parts,
         upload: &Upload,
         endpoints: &[SocketAddr],
+        http2: bool,
     ) -> Result<Response<Incoming>, Outcome> {
         for endpoint in endpoints {
             self.access.record.endpoint = Some(*endpoint);
+            self.access.load = Some(Box::new(self.connection.shared.loads.add(*endpoint)));
             let request = Request::from_parts(parts.clone(), upload.clone());
-            match self.connection.shared.pool.send(*endpoint, request).await {
+            match self.connection.shared.pool.send(*endpoint, request, http2).await {
                 Ok(response) => return Ok(response),
                 Err(error @ SendError::Connect(_)) => tracing::debug!(%endpoint, ?error, "trying the next endpoint"),
                 Err(error @ (SendError::Request(_) | SendError::Exchange(_))) => {
@@ -221,8 +253,8 @@ impl Exchange<'_> {
             Answer::Own(text) => Download::own(text, access),
             Answer::Backend(body, upload) => Download::backend(body, access, upload),
             Answer::Tunnel { client, backend } => {
-                let permit = connection.permit.clone();
-                connection.shared.tasks.spawn(Upgrade { client, backend, access, permit }.run());
+                let (place, shared) = (connection.place.clone(), connection.shared.clone());
+                connection.shared.tasks.spawn(Upgrade { client, backend, access, place, shared }.run());
                 Download::upgraded()
             }
         })

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use portreeve_table::HeaderChange;
@@ -30,8 +30,9 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 /// Says who asked, and how.
 ///
 /// The client's address is added to those that are there, so only the last one is the gateway's word; protocol and
-/// host are replaced.
+/// host are replaced, and whatever else is commonly believed about a client is removed.
 pub(super) fn set_forwarded(headers: &mut HeaderMap, target: &Target, peer: IpAddr, scheme: &'static str) {
+    remove_claims(headers);
     let mut hops: Vec<u8> = Vec::new();
     for hop in headers.get_all(FORWARDED_FOR) {
         hops.extend_from_slice(hop.as_bytes());
@@ -45,11 +46,38 @@ pub(super) fn set_forwarded(headers: &mut HeaderMap, target: &Target, peer: IpAd
     set(headers, HOST, host);
 }
 
+/// What only a proxy may say, and this one does not.
+fn remove_claims(headers: &mut HeaderMap) {
+    let is_claim = |name: &HeaderName| {
+        let is_other = name.as_str().starts_with("x-forwarded-") && *name != FORWARDED_FOR;
+        is_other || [FORWARDED.as_str(), "x-real-ip"].contains(&name.as_str())
+    };
+    let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
+    for name in claims {
+        headers.remove(name);
+    }
+}
+
 fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
     match value {
         Some(value) => headers.insert(name, value),
         None => headers.remove(name),
     };
+}
+
+/// Whether the client takes trailers, as gRPC does; this is what `TE` is still for in HTTP/2 (RFC 9113, section 8.2.2).
+pub(super) fn takes_trailers(headers: &HeaderMap) -> bool {
+    headers.get_all(TE).iter().any(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// Says so to a backend.
+pub(super) fn set_takes_trailers(headers: &mut HeaderMap) {
+    headers.insert(TE, HeaderValue::from_static("trailers"));
+}
+
+/// The backend is asked for another host than the client asked for.
+pub(super) fn set_host(headers: &mut HeaderMap, hostname: &str) {
+    set(headers, HOST, HeaderValue::from_str(hostname).ok());
 }
 
 /// HTTP/2 may split cookies over several headers, HTTP/1.1 may not (RFC 9113, section 8.2.3).
@@ -165,6 +193,10 @@ mod tests {
             ("x-forwarded-for", "192.0.2.2"),
             ("x-forwarded-proto", "forged"),
             ("x-forwarded-host", "forged.example.com"),
+            ("x-forwarded-port", "1"),
+            ("x-forwarded-prefix", "/forged"),
+            ("x-real-ip", "192.0.2.9"),
+            ("forwarded", "for=192.0.2.9"),
         ]);
         set_forwarded(&mut map, &target, "::ffff:192.0.2.3".parse().unwrap(), "https");
         let mut found = lines(&map);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use tokio::sync::OwnedSemaphorePermit;
 
+use crate::admission::Place;
 use crate::observe::{Access, Outcome};
-use crate::tunnel::{self, Side};
+use crate::shared::Shared;
+use crate::tunnel::Side;
 
 impl Side for TokioIo<Upgraded> {}
 
@@ -16,23 +17,23 @@ pub(super) struct Upgrade {
     pub(super) client: OnUpgrade,
     pub(super) backend: OnUpgrade,
     pub(super) access: Access,
-    pub(super) permit: Arc<OwnedSemaphorePermit>,
+    pub(super) place: Arc<Place>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Upgrade {
     /// Carries bytes until both directions have ended.
     pub(super) async fn run(self) {
-        let Self { client, backend, mut access, permit } = self;
+        let Self { client, backend, mut access, place, shared } = self;
         match tokio::try_join!(client, backend) {
             Ok((client, backend)) => {
                 access.tunnel_opened();
                 let (mut client, mut backend) = (TokioIo::new(client), TokioIo::new(backend));
-                if tunnel::carry(&mut client, &mut backend, &mut access.record.traffic).await.is_ok() {
-                    access.record.outcome = Outcome::Served;
-                }
+                let carried = shared.tunnels.carry(&mut client, &mut backend, &mut access.record, None).await;
+                access.record.outcome = carried.err().unwrap_or(Outcome::Served);
             }
             Err(error) => tracing::debug!(%error, "a connection broke off before it was upgraded"),
         }
-        drop(permit);
+        drop(place);
     }
 }

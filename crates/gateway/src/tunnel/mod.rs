@@ -45,15 +45,22 @@ impl Side for TcpStream {
     }
 }
 
-/// Carries bytes both ways until both directions have ended, counting them in `traffic` as they are written.
+/// Carries bytes both ways until both directions have ended, counting them in `traffic` as they are written; `note` is shown
+/// the count whenever something may have moved.
 ///
 /// The end of one direction is passed on, after all its bytes, and leaves the other alone: a client may
 /// finish its request and still get the answer. An error on either side ends both. There is no idle timeout.
-pub(crate) async fn carry<C: Side, B: Side>(client: &mut C, backend: &mut B, traffic: &mut Traffic) -> io::Result<()> {
+pub(crate) async fn carry<C: Side, B: Side>(
+    client: &mut C,
+    backend: &mut B,
+    traffic: &mut Traffic,
+    note: impl Fn(&Traffic),
+) -> io::Result<()> {
     let (mut upstream, mut downstream) = (Direction::default(), Direction::default());
     poll_fn(|cx| {
         let up = upstream.poll(cx, client, backend, &mut traffic.received)?;
         let down = downstream.poll(cx, backend, client, &mut traffic.sent)?;
+        note(traffic);
         if up.is_ready() && down.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
     })
     .await
@@ -210,7 +217,7 @@ mod tests {
         let tunnel = async move {
             let (mut client, mut backend) = (BufStream::new(client_end), BufStream::new(backend_end));
             let mut traffic = Traffic::default();
-            let result = carry(&mut client, &mut backend, &mut traffic).await;
+            let result = carry(&mut client, &mut backend, &mut traffic, |_| ()).await;
             (result, traffic)
         };
         (client, backend, tunnel)
@@ -262,7 +269,7 @@ mod tests {
         let (heard_back, heard, result) = tokio::join!(
             say_and_hear(client, &bulk[..9_000_000]),
             say_and_hear(backend, &bulk),
-            carry(&mut client_end, &mut backend_end, &mut traffic),
+            carry(&mut client_end, &mut backend_end, &mut traffic, |_| ()),
         );
         result.unwrap();
         assert!(heard == bulk[..9_000_000] && heard_back == bulk);
@@ -294,7 +301,7 @@ mod tests {
     async fn a_direction_that_never_rests_leaves_the_other_its_turn() {
         let (mut answers, mut endless) = (tokio::io::join(&b"answer"[..], tokio::io::sink()), Endless);
         let mut traffic = Traffic::default();
-        let mut turn = Box::pin(carry(&mut endless, &mut answers, &mut traffic));
+        let mut turn = Box::pin(carry(&mut endless, &mut answers, &mut traffic, |_| ()));
         assert!(poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await.is_pending());
         drop(turn);
         assert_eq!(traffic, Traffic { received: TURN_LEN as u64, sent: 6 });

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ::http::header::{CONNECTION, UPGRADE};
-use ::http::{Request, Response, StatusCode};
+use ::http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::CertificateDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -114,6 +114,20 @@ pub(crate) async fn http(name: &'static str) -> SocketAddr {
         let service = service_fn(move |request| async move { Ok::<_, Infallible>(reflect(name, request).await) });
         let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
         let _ = serving.with_upgrades().await;
+    })
+    .await
+}
+
+/// The same over HTTP/2 from the first byte, with a trailer after the body.
+pub(crate) async fn h2c(name: &'static str) -> SocketAddr {
+    server(move |stream| async move {
+        let service = service_fn(move |request| async move {
+            let response = reflect(name, request).await;
+            let trailers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), "0".parse().unwrap())]);
+            Ok::<_, Infallible>(response.map(|body| body.with_trailers(async { Some(Ok(trailers)) })))
+        });
+        let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let _ = serving.serve_connection(TokioIo::new(stream), service).await;
     })
     .await
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use portreeve_gateway::{AccessRecord, BindError, Gateway, Observer, Settings};
 use portreeve_names::{HostPattern, Hostname};
 use portreeve_table::{
-    Backend, BackendFault, Backends, HostMap, HttpFilters, HttpListener, HttpMatch, HttpRoute, HttpRoutes, ListenerId,
-    PathMatch, Port, PortKey, RouteId, Table, TcpRoute, TlsListener, TlsService,
+    AddressBlock, Backend, BackendFault, BackendOptions, Backends, HostMap, HttpFilters, HttpListener, HttpMatch,
+    HttpRoute, HttpRoutes, ListenerId, PathMatch, Port, PortKey, RouteId, Table, TcpRoute, TlsListener, TlsService,
 };
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -33,6 +33,8 @@ pub(crate) struct Bed {
     pub(crate) records: Records,
     /// The table that was applied last, for as long as anything keeps it alive.
     pub(crate) table: Weak<Table>,
+    /// Who must send PROXY protocol headers, on every port.
+    pub(crate) proxies: Vec<AddressBlock>,
 }
 
 pub(crate) struct Records {
@@ -73,7 +75,7 @@ impl Bed {
         let (finished, finished_rx) = unbounded_channel();
         let gateway = Gateway::new(settings, Arc::new(Recorder { opened, finished }));
         let records = Records { opened: Mutex::new(opened_rx), finished: Mutex::new(finished_rx) };
-        Self { gateway, records, table: Weak::new() }
+        Self { gateway, records, table: Weak::new(), proxies: Vec::new() }
     }
 
     /// A gateway that serves this on one port, and the address of the port.
@@ -98,6 +100,9 @@ impl Bed {
         for (number, port, address) in ports {
             let key = PortKey { gateway: "gateways/test".into(), port: number };
             table.ports.insert(key.clone(), port);
+            if !self.proxies.is_empty() {
+                table.proxies.insert(key.clone(), self.proxies.as_slice().into());
+            }
             addresses.insert(key, address);
         }
         let table = Arc::new(table);
@@ -127,7 +132,9 @@ pub(crate) fn host_map<T, const N: usize>(entries: [(&str, T); N]) -> HostMap<T>
 
 /// A TLS port whose listeners are named after their hosts.
 pub(crate) fn tls_port<const N: usize>(listeners: [(&str, TlsService); N]) -> Port {
-    Port::Tls(host_map(listeners.map(|(hosts, service)| (hosts, TlsListener { id: listener_id(hosts), service }))))
+    Port::Tls(host_map(
+        listeners.map(|(hosts, service)| (hosts, TlsListener { id: listener_id(hosts), service, idle_timeout: None })),
+    ))
 }
 
 /// A plain HTTP port whose listeners are named after their hosts.
@@ -137,6 +144,11 @@ pub(crate) fn http_port<const N: usize>(listeners: [(&str, HttpRoutes); N]) -> P
 
 pub(crate) fn listener_id(hosts: &str) -> ListenerId {
     ListenerId(format!("Gateway/gateways/test/{hosts}").into())
+}
+
+/// A TLS port with one listener for any name, which closes tunnels that are idle for so long.
+pub(crate) fn idle_port(idle_timeout: Duration, service: TlsService) -> Port {
+    Port::Tls(host_map([("*", TlsListener { id: listener_id("*"), service, idle_timeout: Some(idle_timeout) })]))
 }
 
 /// Passthrough with one route for each name.
@@ -177,13 +189,30 @@ pub(crate) fn route_id(text: &str) -> RouteId {
 
 /// One Service with these endpoints.
 pub(crate) fn to(endpoints: &[SocketAddr]) -> Backends {
+    to_with(BackendOptions::default(), endpoints)
+}
+
+/// One Service with these endpoints that wants to be spoken to like this.
+pub(crate) fn to_with(options: BackendOptions, endpoints: &[SocketAddr]) -> Backends {
     Backends {
-        entries: vec![Backend { service: "tenant/service:8786".into(), weight: 1, endpoints: Ok(endpoints.into()) }],
+        entries: vec![Backend {
+            service: "tenant/service:8786".into(),
+            weight: 1,
+            endpoints: Ok(endpoints.into()),
+            options,
+        }],
     }
 }
 
 pub(crate) fn to_nobody(fault: BackendFault) -> Backends {
-    Backends { entries: vec![Backend { service: "tenant/service:8786".into(), weight: 1, endpoints: Err(fault) }] }
+    Backends {
+        entries: vec![Backend {
+            service: "tenant/service:8786".into(),
+            weight: 1,
+            endpoints: Err(fault),
+            options: BackendOptions::default(),
+        }],
+    }
 }
 
 /// An address on which nobody listens.

@@ -150,7 +150,7 @@ async fn filters_change_what_passes() {
             HeaderChange::Remove(text("x-gone")),
         ],
         response_headers: vec![HeaderChange::Set(text("x-backend"), text("hidden"))],
-        redirect: None,
+        ..HttpFilters::default()
     };
     let routes = filtered_routes([("/", filters, to(&[http("app").await]))]);
     let (_bed, address) = Bed::serving(http_port([("*", routes)])).await;
@@ -166,7 +166,7 @@ async fn filters_change_what_passes() {
 
 #[tokio::test]
 async fn a_redirect_answers_without_a_backend() {
-    let redirect = Redirect { scheme: Some("https".to_owned()), hostname: None, port: None, status: 301 };
+    let redirect = Redirect { scheme: Some("https".to_owned()), hostname: None, port: None, path: None, status: 301 };
     let filters = HttpFilters { redirect: Some(redirect), ..HttpFilters::default() };
     let (bed, address) = Bed::serving(http_port([("*", filtered_routes([("/", filters, Backends::default())]))])).await;
     let answer = ask(address, request("a.example.com:8080", "/x?y=z")).await;

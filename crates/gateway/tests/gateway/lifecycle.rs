@@ -184,3 +184,41 @@ async fn a_gateway_that_is_dropped_leaves_nothing_open() {
     assert_closed_in_silence(&mut tunnel).await;
     soon(refused(address)).await;
 }
+
+/// Nobody is refused while one gateway takes the place of another: both have the same sockets for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_takes_the_place_of_another_without_a_refusal() {
+    let backend = echo("backend").await;
+    let (bed, address) = Bed::serving(tunnel_to(backend)).await;
+    let mut before = open_tunnel(address).await;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let stop = stop.clone();
+            tokio::spawn(async move {
+                let mut served = 0;
+                while !stop.is_cancelled() {
+                    open_tunnel(address).await;
+                    served += 1;
+                }
+                served
+            })
+        })
+        .collect();
+    let mut next = Bed::new(Settings::default());
+    next.gateway.adopt(bed.gateway.duplicate_listeners().unwrap());
+    let bound = next.apply([(443, tunnel_to(backend), address)]).await;
+    assert_eq!(bound[&443].as_ref().unwrap(), &address);
+    assert_echo(&mut before, "both serve").await;
+    let old = tokio::spawn(bed.gateway.shutdown(LONG));
+    for _ in 0..50 {
+        open_tunnel(address).await;
+    }
+    assert_echo(&mut before, "still here").await;
+    before.shutdown().await.unwrap();
+    assert_eq!(soon(old).await.unwrap(), 0);
+    stop.cancel();
+    for client in clients {
+        assert!(soon(client).await.unwrap() > 0);
+    }
+}

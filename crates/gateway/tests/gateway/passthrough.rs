@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use portreeve_gateway::{Outcome, Settings};
+use portreeve_gateway::{Limit, Outcome, Settings};
 use portreeve_table::client_hello::InvalidHello;
 use portreeve_table::{BackendFault, Backends};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -320,7 +320,7 @@ async fn connections_over_the_limit_are_shed_and_the_rest_goes_on() {
     assert_eq!(read_line(&mut first).await, "one");
     skip_hello(&mut first).await;
     assert_closed_in_silence(&mut connect(address).await).await;
-    assert_eq!(bed.records.finished().await.outcome, Outcome::TooManyConnections);
+    assert_eq!(bed.records.finished().await.outcome, Outcome::Shed(Limit::Connections));
     assert_echo(&mut first, "unharmed").await;
     first.shutdown().await.unwrap();
     assert_eq!(bed.records.finished().await.outcome, Outcome::Served);

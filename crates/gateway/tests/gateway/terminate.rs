@@ -33,6 +33,22 @@ async fn the_certificate_is_that_of_the_most_specific_listener() {
     }
 }
 
+/// Origin: pains row 7. The next handshake has the new certificate, and what is open goes on.
+#[tokio::test]
+async fn a_changed_certificate_serves_the_next_handshake() {
+    let (old, new) = (Identity::new(&["a.example.com"]), Identity::new(&["a.example.com"]));
+    let backend = echo("backend").await;
+    let port = |identity| tls_port([("*", terminate_tcp(identity, [("*", to(&[backend]))]))]);
+    let (mut bed, address) = Bed::serving(port(&old)).await;
+    let mut before = tls(address, "a.example.com", tls_config(None, &[])).await.unwrap();
+    assert_eq!(peer_certificate(&before), old.certificate);
+    assert_eq!(read_line(&mut before).await, "backend");
+    bed.serve(port(&new)).await;
+    let after = tls(address, "a.example.com", tls_config(None, &[])).await.unwrap();
+    assert_eq!(peer_certificate(&after), new.certificate);
+    assert_echo(&mut before, "still here").await;
+}
+
 #[tokio::test]
 async fn http_of_both_versions_is_inside() {
     let identity = Identity::new(&["a.example.com"]);

@@ -322,3 +322,64 @@ proptest! {
         }
     }
 }
+
+// === Captured hellos ===
+
+/// What clients sent to a socket: OpenSSL 3.0, curl 7.88, Python 3, Go 1.26 with and without post-quantum key shares, Java 17,
+/// Node 20, Chromium 156 (GREASE, ECH, post-quantum key shares, shuffled extensions).
+fn captured() -> Vec<(String, Vec<u8>)> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/client_hello");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let named = files.map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), path));
+    // What fuzzing found is no client's.
+    let captured = named.filter(|(name, _)| !name.starts_with("found-"));
+    captured.map(|(name, path)| (name, std::fs::read(path).unwrap())).collect()
+}
+
+/// Origin: pains rows 5 and 30. Every prefix of every client's hello, as it came.
+#[test]
+fn captured_hellos_say_their_name() {
+    let captured = captured();
+    assert!(captured.len() >= 17, "{} hellos", captured.len());
+    for (client, bytes) in captured {
+        println!("{client}");
+        let expected = if client == "openssl-3-no-name" { NAMELESS } else { named("scheduler.example.com") };
+        check_all_prefixes(&bytes, &expected);
+        let rustls_name = rustls_server_name(&bytes).map(|name| Hostname::parse(&name).unwrap());
+        // rustls does not speak TLS 1.0, and some of these offer nothing that it takes.
+        if rustls_name.is_some() {
+            assert_eq!(Hello::Complete { server_name: rustls_name }, expected, "{client}");
+        }
+    }
+}
+
+/// However a client's stack cuts its hello into records, it says the same.
+#[test]
+fn captured_hellos_may_be_cut_anywhere() {
+    for (client, bytes) in captured() {
+        let expected = server_name(&bytes).unwrap();
+        let message = messages(&bytes);
+        for fragment_len in [1, 2, 3, 7, 64, 255, 512, 1200, message.len() - 1] {
+            assert_eq!(
+                server_name(&records(&message, fragment_len)).as_ref(),
+                Ok(&expected),
+                "{client} {fragment_len}"
+            );
+        }
+        for first in 1..message.len() {
+            let two = [records(&message[..first], MAX_FRAGMENT_LEN), records(&message[first..], MAX_FRAGMENT_LEN)];
+            assert_eq!(server_name(&two.concat()).as_ref(), Ok(&expected), "{client}, cut at {first}");
+        }
+    }
+}
+
+/// What is in the records.
+fn messages(mut bytes: &[u8]) -> Vec<u8> {
+    let mut message = Vec::new();
+    while let Some((header, rest)) = bytes.split_first_chunk::<RECORD_HEADER_LEN>() {
+        let (fragment, next) = rest.split_at(usize::from(u16::from_be_bytes([header[3], header[4]])));
+        message.extend_from_slice(fragment);
+        bytes = next;
+    }
+    message
+}

@@ -185,3 +185,28 @@ fn parameters_are_decoded_and_the_first_of_a_name_counts() {
         assert_eq!(taker(&routes, &format!("a.com/?{query}"), &[]), None, "{query}");
     }
 }
+
+/// Origin: Gateway API, the table of `HTTPPathModifier.replacePrefixMatch`.
+#[test]
+fn a_prefix_is_replaced_and_the_rest_stays() {
+    for (path, prefix, to, expected) in [
+        ("/foo/bar", "/foo", "/xyz", "/xyz/bar"),
+        ("/foo/bar", "/foo", "/xyz/", "/xyz/bar"),
+        ("/foo/bar", "/foo/", "/xyz", "/xyz/bar"),
+        ("/foo/bar", "/foo/", "/xyz/", "/xyz/bar"),
+        ("/foo", "/foo", "/xyz", "/xyz"),
+        ("/foo/", "/foo", "/xyz", "/xyz/"),
+        ("/foo/bar", "/foo", "", "/bar"),
+        ("/foo/", "/foo", "", "/"),
+        ("/foo", "/foo", "", "/"),
+        ("/foo/", "/foo", "/", "/"),
+        ("/foo", "/foo", "/", "/"),
+        ("/bar", "/", "/xyz", "/xyz/bar"),
+    ] {
+        let matched = PathMatch::Prefix(prefix.to_owned());
+        assert!(matched.matches(path));
+        assert_eq!(PathChange::Prefix(to.to_owned()).apply(&matched, path), expected, "{path} {prefix} {to}");
+    }
+    let exact = PathMatch::Exact("/foo".to_owned());
+    assert_eq!(PathChange::Full("/other".to_owned()).apply(&exact, "/foo"), "/other");
+}
