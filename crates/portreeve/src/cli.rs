@@ -5,6 +5,7 @@
 mod cluster;
 mod controller;
 mod data_plane;
+mod gateway;
 mod login;
 mod tenant;
 mod tenant_settings;
@@ -25,12 +26,14 @@ pub use controller::{
     ChoiceArgs, ControllerArgs, DoctorArgs, ElectionArgs, ExperimentalVersion, Migration, OperatorArgs, ServerArgs,
     UnusedArgs,
 };
+pub use gateway::{LimitArgs, TopArgs};
 pub use tenant_settings::TenantSettings;
 pub use tenants::{AccountArg, BadTenants, ProvisionerArg, ProvisionerArgs, TenantArgs};
 
 pub use tenant::{MoveArgs, TenantCommand, TenantCommandArgs};
 
 use crate::exit;
+use crate::gateway_admin::{self, AdminAddress};
 use crate::input::{CONTROLLER_NAME, Input};
 use crate::pods::PodsArg;
 use crate::sockets::{AddressPool, Listen, PortMap, Rules, may_bind};
@@ -57,6 +60,9 @@ pub enum Command {
     /// Serve a directory of manifests, and follow its changes
     #[command(after_help = UP_EXAMPLES)]
     Up(UpArgs),
+    /// Show what a running gateway is doing: its listeners, and the tunnels that are open
+    #[command(after_help = gateway::TOP_EXAMPLES)]
+    Top(TopArgs),
     /// Print what would be written: by serving a directory, or by the operator in a cluster
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArgs),
@@ -148,6 +154,18 @@ pub struct UpArgs {
     /// How many seconds open connections may go on after the first SIGINT or SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub drain: u64,
+    /// Take the place of the `portreeve up` that has this state directory, without refusing a connection
+    ///
+    /// It hands its sockets over, and its open connections may go on for the time of its own --drain. Without one that runs, this
+    /// flag changes nothing.
+    #[arg(long)]
+    pub take_over: bool,
+    /// Where /metrics, /healthz, /readyz and /status are answered, without any protection; or off
+    #[arg(long, value_name = "ADDR:PORT", default_value = gateway_admin::DEFAULT_ADDRESS)]
+    pub admin_address: AdminAddress,
+    /// What the gateway allows.
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// What to serve.
     #[command(flatten)]
     pub input: InputArgs,

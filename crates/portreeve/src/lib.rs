@@ -16,6 +16,8 @@ pub mod commands;
 pub mod demo;
 pub mod difference;
 pub mod exit;
+pub mod gateway_admin;
+mod handover;
 pub mod input;
 pub mod kinds;
 pub mod kubeconfig;
@@ -31,6 +33,7 @@ pub mod report;
 pub mod sockets;
 pub mod standalone;
 pub mod state;
+pub mod status;
 pub mod text;
 pub mod world;
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use portreeve::cli::{Command, RawArgs};
-use portreeve::commands::{controller, doctor, exit_of, kubeconfig, plan, tenant, trace, up};
+use portreeve::commands::{controller, doctor, exit_of, kubeconfig, plan, tenant, top, trace, up};
 use portreeve::demo;
 use portreeve::exit::Exit;
 use portreeve::log;
@@ -36,6 +36,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Demo(arguments) => serve(demo::run(arguments.once)),
         Command::Up(arguments) => serve(up::run(arguments)),
+        Command::Top(arguments) => serve(top::run(arguments)),
         Command::Plan(arguments) => serve(plan::run(arguments)),
         Command::Trace(arguments) => serve(trace::run(arguments)),
         Command::Controller(arguments) => serve(controller::run(*arguments)),

@@ -1,7 +1,7 @@
 //! The state directory: what must outlive the process, written so that a crash never leaves half of it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 pub struct StateDirectory {
     path: PathBuf,
     /// Holds the lock.
-    _lock: File,
+    lock: File,
 }
 
 /// Why state cannot be kept.
@@ -89,14 +89,18 @@ impl StateDirectory {
             .mode(0o600)
             .open(path.join("lock"))
             .map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => write_process_id(&mut lock).map_err(failed)?,
-            Err(TryLockError::WouldBlock) => {
-                return Err(StateError::InUse { path: path.to_owned(), process: process_in(&mut lock) });
-            }
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
-        }
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        take_lock(path, &mut lock)?;
+        Ok(Self { path: path.to_owned(), lock })
+    }
+
+    /// Lets another process have it; nothing may be written until [`StateDirectory::take_back`].
+    pub fn release(&self) -> io::Result<()> {
+        self.lock.unlock()
+    }
+
+    /// Has it again, unless another process has it now.
+    pub fn take_back(&mut self) -> Result<(), StateError> {
+        take_lock(&self.path, &mut self.lock)
     }
 
     /// Where it is.
@@ -154,6 +158,15 @@ pub fn default_path(
     Ok(home.join("portreeve").join(format!("{name}-{:02x}{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2], hash[3])))
 }
 
+fn take_lock(path: &Path, lock: &mut File) -> Result<(), StateError> {
+    let failed = |source| StateError::Open { path: path.to_owned(), source };
+    match lock.try_lock() {
+        Ok(()) => write_process_id(lock).map_err(failed),
+        Err(TryLockError::WouldBlock) => Err(StateError::InUse { path: path.to_owned(), process: process_in(lock) }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
 fn make_private(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
@@ -166,6 +179,7 @@ fn make_private(path: &Path) -> io::Result<()> {
 
 fn write_process_id(lock: &mut File) -> io::Result<()> {
     lock.set_len(0)?;
+    lock.rewind()?;
     lock.write_all(std::process::id().to_string().as_bytes())
 }
 

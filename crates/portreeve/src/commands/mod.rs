@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod kubeconfig;
 pub mod plan;
 pub mod tenant;
+pub mod top;
 pub mod trace;
 pub mod up;
 

@@ -27,6 +27,7 @@ use self::report::{Line, Refusal};
 use self::scenario::{PLATFORM, Step, TENANT_API, TENANT_APPS};
 use crate::exit::Exit;
 use crate::input::{CONTROLLER_NAME, Input};
+use crate::open_files::allow_connections;
 use crate::output::print;
 use crate::sockets::{PortMap, Rules};
 use crate::standalone::{Snapshot, Standalone};
@@ -49,6 +50,8 @@ const PORTS: [(u16, u16); 4] = [(80, 8080), (443, 8443), (8786, 8786), (9440, 94
 const POOL: &str = "127.0.0.0/24";
 /// How long open connections may take to end once the demo is stopped.
 const DRAIN: Duration = Duration::from_secs(2);
+/// More than anybody tries by hand.
+const DEMO_CONNECTIONS: usize = 10_000;
 
 /// Serves the quickstart on loopback, asks it everything, prints what came of it, and stays up unless `once`.
 ///
@@ -61,7 +64,9 @@ pub async fn run(once: bool) -> anyhow::Result<Exit> {
     print(|out| writeln!(out, "Starting sample backends and the gateway; the manifests are in {place}"))?;
     let backends = Backends::start().await?;
     let journal = Arc::new(Journal::default());
-    let standalone = Standalone::start(input(folder.path(), &backends, once)?, journal.clone()).await?;
+    let settings = portreeve_gateway::Settings::with_connections(allow_connections().min(DEMO_CONNECTIONS));
+    let standalone =
+        Standalone::start(input(folder.path(), &backends, once)?, settings, journal.clone(), Vec::new()).await?;
     let snapshot = standalone.snapshot();
 
     let lines = ask_all(&scenario::steps(&backends), &snapshot, &journal).await?;

@@ -1,18 +1,18 @@
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use portreeve_attach::{DataPlane, SocketState};
-use portreeve_gateway::{BindError, Gateway, Observer, Settings};
+use portreeve_gateway::{BindError, Gateway, Monitor, Observer, Settings};
 use portreeve_table::{PortKey, Table};
 
 use super::{Snapshot, StartError};
 use crate::authority::{Authority, CA_CERTIFICATE};
 use crate::input::{Input, Objects};
 use crate::manifest::{Directory, Reading};
-use crate::open_files::allow_connections;
 use crate::records::Records;
 use crate::report::{SocketStates, rows};
 use crate::sockets::{Sockets, assign};
@@ -55,13 +55,16 @@ pub(super) struct Engine {
 
 impl Engine {
     /// Reads and serves for the first time.
-    pub(super) async fn start(input: Input, observer: Arc<dyn Observer>) -> Result<(Self, Snapshot), StartError> {
+    pub(super) async fn start(
+        input: Input,
+        settings: Settings,
+        observer: Arc<dyn Observer>,
+        listeners: Vec<TcpListener>,
+    ) -> Result<(Self, Snapshot), StartError> {
         let mut directory = Directory::new(&input.manifests);
         let reading = directory.read()?;
         let state = StateDirectory::open(&input.state)?;
         let saved = Records::peek(state.path())?;
-        let usual = Settings::default();
-        let settings = Settings { max_connections: usual.max_connections.min(allow_connections()), ..usual };
         let mut engine = Self {
             directory,
             reading,
@@ -81,10 +84,29 @@ impl Engine {
             problems: Vec::new(),
             input,
         };
+        engine.gateway.adopt(listeners);
         engine.take_in();
         let snapshot = engine.settle(crate::now()).await;
         let refusals: Vec<_> = engine.sockets.refused.values().cloned().collect();
         if refusals.is_empty() { Ok((engine, snapshot)) } else { Err(StartError::Sockets(refusals)) }
+    }
+
+    /// Lets another process have the state directory and the sockets. Serving goes on as it is, and nothing else may be
+    /// done until [`Engine::take_back`].
+    pub(super) fn hand_over(&self) -> io::Result<Vec<TcpListener>> {
+        let listeners = self.gateway.duplicate_listeners()?;
+        self.state.release()?;
+        Ok(listeners)
+    }
+
+    /// Nobody has taken it over.
+    pub(super) fn take_back(&mut self) -> Result<(), StateError> {
+        self.state.take_back()
+    }
+
+    /// A look at the gateway from outside.
+    pub(super) fn monitor(&self) -> Monitor {
+        self.gateway.monitor()
     }
 
     /// Reads what has changed; returns whether anything has.

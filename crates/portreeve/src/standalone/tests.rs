@@ -69,7 +69,8 @@ impl Bed {
     }
 
     async fn start(&self, listens: &[&str]) -> Result<Standalone, StartError> {
-        Standalone::start(self.input(listens), Arc::new(Silent)).await
+        Standalone::start(self.input(listens), portreeve_gateway::Settings::default(), Arc::new(Silent), Vec::new())
+            .await
     }
 }
 
@@ -193,7 +194,9 @@ async fn what_cannot_be_started_says_why() {
     assert!(matches!(&error, StartError::State(StateError::InUse { .. })), "{error}");
     drop(standalone);
     let input = Input { manifests: Path::new("/nonexistent").to_owned(), ..bed.input(&[]) };
-    let error = Standalone::start(input, Arc::new(Silent)).await.unwrap_err();
+    let error = Standalone::start(input, portreeve_gateway::Settings::default(), Arc::new(Silent), Vec::new())
+        .await
+        .unwrap_err();
     assert!(matches!(&error, StartError::Manifests(_)), "{error}");
 }
 

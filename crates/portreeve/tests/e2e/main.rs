@@ -7,5 +7,6 @@ mod dask;
 mod http;
 mod isolation;
 mod network_policies;
+mod operation;
 mod reload;
 mod support;

@@ -31,6 +31,7 @@ pub(crate) struct Up {
     process: Child,
     pub(crate) folder: TempDir,
     network: u8,
+    arguments: Vec<String>,
     pub(crate) backends: Backends,
 }
 
@@ -54,7 +55,8 @@ impl Up {
             .stderr(log)
             .spawn()
             .unwrap();
-        let mut up = Self { process, folder, network, backends };
+        let arguments = arguments.iter().map(ToString::to_string).collect();
+        let mut up = Self { process, folder, network, arguments, backends };
         for (_, port, host) in SOCKETS {
             let socket = up.socket(*host, *port);
             up.wait_until(&format!("{socket} takes connections"), || TcpStream::connect(socket).is_ok());
@@ -115,6 +117,19 @@ impl Up {
             assert!(start.elapsed() < DEADLINE, "still waiting until {what}:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Starts another process that takes this one's place; returns the old one.
+    pub(crate) fn take_over(&mut self) -> Child {
+        let log = std::fs::File::options().append(true).open(self.folder.path().join("log")).unwrap();
+        let process = command(self.folder.path(), self.network, &self.backends)
+            .args(&self.arguments)
+            .arg("--take-over")
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        std::mem::replace(&mut self.process, process)
     }
 
     /// Whether the process still runs.
