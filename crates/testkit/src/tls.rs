@@ -88,7 +88,11 @@ impl Identity {
 
 /// A client that takes any certificate, for tests that compare it themselves.
 pub fn any_certificate() -> anyhow::Result<ClientConfig> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    any_certificate_with(Arc::new(aws_lc_rs::default_provider()))
+}
+
+/// The same with other cryptography than the usual.
+pub fn any_certificate_with(provider: Arc<CryptoProvider>) -> anyhow::Result<ClientConfig> {
     let verifier = Arc::new(AnyCertificate(provider.clone()));
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())

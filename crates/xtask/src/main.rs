@@ -5,6 +5,7 @@ mod bed;
 mod bench;
 mod check;
 mod crds;
+mod fuzz;
 mod load;
 mod manifests;
 mod rbac;
@@ -56,6 +57,17 @@ enum Task {
         #[arg(long, value_name = "SECONDS", default_value_t = 600)]
         watch: u64,
     },
+    /// Alter captured inputs at random and see that what reads them keeps its laws
+    ///
+    /// An input that breaks one is kept in the corpus. Every run has another seed, which is printed.
+    Fuzz {
+        /// Only the targets that have this word in their names
+        #[arg(value_name = "WORD", default_value = "", hide_default_value = true)]
+        only: String,
+        /// For how many seconds each target runs
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        seconds: u64,
+    },
     /// Run the static checks: formatting, lints, dependencies, documentation, arrows between crates
     Check,
     /// Write the definitions of our own kinds into the chart
@@ -84,6 +96,7 @@ fn main() -> anyhow::Result<()> {
         Task::Bed { also } => bed::run(&also),
         Task::Bench { bench } => bench::run(&bench),
         Task::Soak { only, watch } => soak::run(&only, std::time::Duration::from_secs(watch)),
+        Task::Fuzz { only, seconds } => fuzz::run(&only, seconds),
         Task::Check => check::run(),
         Task::Crds { check } => crds::run(check),
         Task::Manifests { check } => manifests::run(check),

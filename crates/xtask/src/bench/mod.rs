@@ -4,6 +4,7 @@ mod operator;
 mod passthrough;
 mod plan;
 mod tenants;
+mod terminate;
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -34,6 +35,11 @@ pub(crate) enum Bench {
     /// All route two names by the ClientHello to the same backends, with the same clients, one after the other, on loopback.
     /// A direct connection is the limit. HAProxy and nginx come from Debian's packages.
     Passthrough(passthrough::Arguments),
+    /// The embedded gateway with TLS that it ends, and HTTP, side by side with HAProxy, nginx and Envoy
+    ///
+    /// TLS handshakes, full and resumed, with one request each, and requests over HTTP/1.1 and HTTP/2 on open connections. All offer
+    /// the same key exchange and certificate, and keep connections to the same backend.
+    Terminate(terminate::Arguments),
 }
 
 /// Measures, prints a table and writes the results.
@@ -42,6 +48,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Plan => plan::run(),
         Bench::Operator(arguments) => operator::run(arguments),
         Bench::Passthrough(arguments) => passthrough::run(arguments),
+        Bench::Terminate(arguments) => terminate::run(arguments),
     }
 }
 

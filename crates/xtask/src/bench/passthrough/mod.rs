@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use super::{keep, versions};
 use crate::load::{build_operator, usage};
 use crate::{bed, runtime, tools};
-use proxies::{ANSWERS, Addresses, Proxy, Running, STREAMS};
+use proxies::{ANSWERS, Addresses, STREAMS};
+pub(super) use proxies::{Proxy, Running, address, allow_many_files, launch, write};
 use traffic::{Clients, Moved};
 
 /// Connections a second while latency is measured.
@@ -67,7 +68,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     bed::run(&[])?;
     tools::ensure_peers()?;
     let portreeve = build_operator()?;
-    proxies::allow_many_files()?;
+    allow_many_files()?;
     let mut measured = Vec::new();
     for proxy in Proxy::ALL {
         eprintln!("==> {}", proxy.name());
@@ -137,12 +138,12 @@ async fn measure_idle(running: &Running, clients: &Clients, count: usize) -> any
 }
 
 /// CPU seconds and megabytes of all its processes.
-struct Totals {
-    cpu_seconds: f64,
+pub(super) struct Totals {
+    pub(super) cpu_seconds: f64,
     resident: f64,
 }
 
-fn totals(running: &Running) -> anyhow::Result<Totals> {
+pub(super) fn totals(running: &Running) -> anyhow::Result<Totals> {
     let mut totals = Totals { cpu_seconds: 0.0, resident: 0.0 };
     for process in running.processes()? {
         let used = usage(process)?;
@@ -152,13 +153,13 @@ fn totals(running: &Running) -> anyhow::Result<Totals> {
     Ok(totals)
 }
 
-fn microseconds(sorted: &[Duration], percentile: usize) -> f64 {
+pub(super) fn microseconds(sorted: &[Duration], percentile: usize) -> f64 {
     let at = (sorted.len() * percentile / 100).min(sorted.len().saturating_sub(1));
     sorted.get(at).map_or(f64::NAN, |latency| latency.as_secs_f64() * 1e6)
 }
 
 /// What the peers say of themselves.
-fn peers() -> Value {
+pub(super) fn peers() -> Value {
     let says = |program: &str, flag: &str| {
         let output = Command::new(program).arg(flag).output().ok()?;
         let text = [output.stdout, output.stderr].concat();

@@ -37,7 +37,7 @@ impl Proxy {
     pub(super) const ALL: [Self; 6] =
         [Self::Direct, Self::Portreeve, Self::Haproxy, Self::HaproxyTuned, Self::Nginx, Self::Envoy];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::bench) fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
             Self::Portreeve => "Portreeve",
@@ -58,11 +58,11 @@ pub(super) struct Addresses {
 }
 
 /// A running proxy with everything that it has started; ended when this is dropped.
-pub(super) struct Running(Option<Child>);
+pub(in crate::bench) struct Running(Option<Child>);
 
 impl Running {
     /// The processes that do its work; none for [`Proxy::Direct`].
-    pub(super) fn processes(&self) -> anyhow::Result<Vec<u32>> {
+    pub(in crate::bench) fn processes(&self) -> anyhow::Result<Vec<u32>> {
         let Some(child) = &self.0 else { return Ok(Vec::new()) };
         let mut processes = vec![child.id()];
         for entry in fs::read_dir("/proc")? {
@@ -91,7 +91,7 @@ fn parent(process: u32) -> Option<u32> {
 }
 
 /// Lets this process, and what it starts, have as many open files as it may.
-pub(super) fn allow_many_files() -> anyhow::Result<()> {
+pub(in crate::bench) fn allow_many_files() -> anyhow::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).context("failed to allow more open files")
@@ -100,7 +100,7 @@ pub(super) fn allow_many_files() -> anyhow::Result<()> {
 /// Starts a proxy and waits until it listens. Its configuration and its log are in `folder`.
 pub(super) fn start(proxy: Proxy, portreeve: &Path, folder: &Path, at: Addresses) -> anyhow::Result<Running> {
     fs::create_dir_all(folder)?;
-    let mut command = match proxy {
+    let command = match proxy {
         Proxy::Direct => return Ok(Running(None)),
         Proxy::Portreeve => portreeve_up(portreeve, folder, at)?,
         Proxy::Haproxy => haproxy(folder, at, "", "")?,
@@ -110,13 +110,23 @@ pub(super) fn start(proxy: Proxy, portreeve: &Path, folder: &Path, at: Addresses
         Proxy::Nginx => nginx(folder, at)?,
         Proxy::Envoy => envoy(folder, at)?,
     };
+    launch(command, proxy, folder, at.proxy)
+}
+
+/// Starts a program that is set up, and waits until it listens.
+pub(in crate::bench) fn launch(
+    mut command: Command,
+    proxy: Proxy,
+    folder: &Path,
+    listens: SocketAddr,
+) -> anyhow::Result<Running> {
     let log = folder.join("log");
     let file = fs::File::create(&log)?;
     command.process_group(0).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     let child = command.spawn().with_context(|| format!("failed to start {}", proxy.name()))?;
     let running = Running(Some(child));
     let start = Instant::now();
-    while std::net::TcpStream::connect(at.proxy).is_err() {
+    while std::net::TcpStream::connect(listens).is_err() {
         if start.elapsed() > START {
             bail!("{} does not listen: {}", proxy.name(), fs::read_to_string(&log).unwrap_or_default());
         }
@@ -125,7 +135,7 @@ pub(super) fn start(proxy: Proxy, portreeve: &Path, folder: &Path, at: Addresses
     Ok(running)
 }
 
-fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+pub(in crate::bench) fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     let path = folder.join(name);
     fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
     Ok(path)
@@ -238,6 +248,6 @@ fn envoy(folder: &Path, at: Addresses) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-fn address(of: SocketAddr) -> serde_json::Value {
+pub(in crate::bench) fn address(of: SocketAddr) -> serde_json::Value {
     serde_json::json!({"socket_address": {"address": of.ip().to_string(), "port_value": of.port()}})
 }
