@@ -183,16 +183,26 @@ pub(super) fn overwritten(view: &View<'_>, tenant: &Tenant<'_>, name: &GatewayNa
     Some(Overwritten { finding: Reason::ListenersOverwritten.because(message), put_back })
 }
 
-/// Who else has last written the Gateway, and when. One that replaces the list of listeners need not own a field of it: what it
-/// has left as it was stays others', and nobody owns what it has taken away.
+/// Who else has last written the spec of the Gateway, and when.
 fn last_writer(gateway: SharedGateway<'_>) -> Option<(&str, Timestamp)> {
     let managers = gateway.object.metadata.managed_fields.iter().flatten();
     let others = managers.filter(|entry| {
-        entry.manager.as_deref() != Some(FIELD_MANAGER) && entry.subresource.as_deref().unwrap_or_default().is_empty()
+        entry.manager.as_deref() != Some(FIELD_MANAGER)
+            && entry.subresource.as_deref().unwrap_or_default().is_empty()
+            && entry.fields_v1.as_ref().is_some_and(|fields| writes_spec(&fields.0))
     });
     let written = others.filter_map(|entry| Some((entry.time.as_ref()?.0, entry.manager.as_deref()?)));
     written.max().map(|(at, manager)| (manager, at))
 }
+
+/// One that replaces the list of listeners need not own a field of it, since what it has left as it was stays others', and
+/// nobody owns what it has taken away. `kubectl apply` notes in an annotation what it has applied.
+fn writes_spec(fields: &Value) -> bool {
+    !fields["f:spec"].is_null() || !fields["f:metadata"]["f:annotations"][LAST_APPLIED].is_null()
+}
+
+/// The annotation of client-side apply.
+const LAST_APPLIED: &str = "f:kubectl.kubernetes.io/last-applied-configuration";
 
 impl Overwritten {
     /// Whether it stays away for now.
