@@ -90,6 +90,29 @@ pub const GROUPS: &[Group] = &[
             folder: "deploy/crds",
         }],
     },
+    // The definitions of two kinds of one module, which has the older one no more.
+    Group {
+        name: "cluster-network-policy",
+        link_flags: "",
+        on_request: false,
+        programs: &[],
+        definitions: &[Definitions {
+            name: "cluster-network-policy",
+            module: "sigs.k8s.io/network-policy-api",
+            folder: "config/crd/standard",
+        }],
+    },
+    Group {
+        name: "admin-network-policy",
+        link_flags: "",
+        on_request: false,
+        programs: &[],
+        definitions: &[Definitions {
+            name: "admin-network-policy",
+            module: "sigs.k8s.io/network-policy-api",
+            folder: "config/crd/standard",
+        }],
+    },
     Group {
         name: "helm",
         link_flags: "",

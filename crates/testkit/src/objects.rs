@@ -48,7 +48,7 @@ impl Bed {
     }
 
     /// Installs the definitions of a name of `portreeve_programs` (`gateway-api-standard`, `gateway-api-experimental`,
-    /// `envoy-gateway`, `cert-manager`) whose file names are wanted, and waits until the API server serves them.
+    /// `envoy-gateway`, `cert-manager`, …) whose file names are wanted, and waits until the API server serves them.
     pub async fn define(&self, name: &str, wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
         self.define_in(&portreeve_programs::find_definitions(name)?, wanted).await
     }

@@ -1,7 +1,7 @@
 //! The first document's core claim, on a network that enforces NetworkPolicies: notebooks that may reach the gateway's HTTPS
 //! port and nothing else reach their scheduler once the app names them as clients.
 
-use std::process::Command;
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -9,10 +9,10 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use portreeve_testkit::{Bed, eventually, fixtures};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::dask::{CLUSTER_LABEL, Cluster, Dask, Routes};
-use crate::support::{NEBARI, Operator, Platform, WAY, exported};
+use crate::support::{NEBARI, Operator, Platform, WAY, exported, policy_verdicts};
 
 /// Where notebooks run.
 const HUB: &str = "policies-hub";
@@ -151,19 +151,11 @@ async fn wait_policies(bed: &Bed, namespace: &str, count: usize) -> anyhow::Resu
 /// What `trace --from` says about the policies on a notebook's way: out of the notebook, into the gateway, out of it, into the
 /// scheduler.
 async fn ensure_hops(bed: &Bed, cluster: &Cluster, expected: &[&str]) -> anyhow::Result<()> {
-    let folder = exported(bed, "exported").await?;
     let labels = NOTEBOOK.map(|(key, value)| format!("{key}={value}")).join(",");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_portreeve"));
-    command.arg("trace").arg(&folder).args(["--port", &PORT.to_string(), "--sni", &cluster.server_name, "-o", "json"]);
-    command.args(["--from", &format!("{HUB}/{labels}")]);
-    let output = tokio::task::spawn_blocking(move || command.output()).await??;
-    let trace: Value = serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("trace says {}", String::from_utf8_lossy(&output.stderr)))?;
-    let hops = trace["hops"].as_array().context("a trace has hops")?;
-    let verdicts = hops.iter().filter(|hop| hop["kind"] == "NetworkPolicy").filter_map(|hop| hop["verdict"].as_str());
-    let verdicts: Vec<_> = verdicts.collect();
-    ensure!(verdicts == expected, "trace says {verdicts:?} instead of {expected:?}: {trace:#}");
-    let blocked = expected.contains(&"Blocked");
-    ensure!(output.status.success() != blocked, "trace ends with {}: {trace:#}", output.status);
+    let (folder, port) = (exported(bed, "exported").await?, PORT.to_string());
+    let question: [&OsStr; 5] =
+        [folder.as_ref(), "--port".as_ref(), port.as_ref(), "--sni".as_ref(), cluster.server_name.as_ref()];
+    let verdicts = policy_verdicts(&question, &format!("{HUB}/{labels}")).await?;
+    ensure!(verdicts == expected, "trace says {verdicts:?} instead of {expected:?}");
     Ok(())
 }

@@ -347,7 +347,7 @@ async fn open_api_gateway(platform: &Platform) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn settled(operator: &Operator) -> anyhow::Result<()> {
+pub(crate) async fn settled(operator: &Operator) -> anyhow::Result<()> {
     let mut before = operator.writes().await?;
     eventually("nothing is written for three seconds", WAY, async || {
         tokio::time::sleep(Duration::from_secs(3)).await;

@@ -1,9 +1,12 @@
-//! A cluster as files.
+//! A cluster as files, and what `portreeve trace` makes of them.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::process::Command;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use portreeve_testkit::Bed;
+use serde_json::Value;
 
 /// What decides where a connection goes.
 const KINDS: &str =
@@ -19,4 +22,20 @@ pub(crate) async fn exported(bed: &Bed, name: &str) -> anyhow::Result<PathBuf> {
     ensure!(output.status.success(), "kubectl says {}", String::from_utf8_lossy(&output.stderr));
     std::fs::write(folder.join("cluster.yaml"), output.stdout)?;
     Ok(folder)
+}
+
+/// What `portreeve trace` says about each NetworkPolicy on the way of a connection `from` Pods, in a folder or a cluster as
+/// the question has it; fails unless it ends with failure exactly where one blocks.
+pub(crate) async fn policy_verdicts(question: &[impl AsRef<OsStr>], from: &str) -> anyhow::Result<Vec<String>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portreeve"));
+    command.arg("trace").args(question).args(["--from", from, "-o", "json"]);
+    let output = tokio::task::spawn_blocking(move || command.output()).await??;
+    let trace: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("trace says {}", String::from_utf8_lossy(&output.stderr)))?;
+    let hops = trace["hops"].as_array().context("a trace has hops")?;
+    let verdicts = hops.iter().filter(|hop| hop["kind"] == "NetworkPolicy").filter_map(|hop| hop["verdict"].as_str());
+    let verdicts: Vec<String> = verdicts.map(str::to_owned).collect();
+    let blocked = verdicts.iter().any(|verdict| verdict == "Blocked");
+    ensure!(output.status.success() != blocked, "trace ends with {}: {trace:#}", output.status);
+    Ok(verdicts)
 }

@@ -12,7 +12,7 @@ mod team;
 pub(crate) mod tenants;
 
 pub(crate) use browser::Browser;
-pub(crate) use exported::exported;
+pub(crate) use exported::{exported, policy_verdicts};
 pub(crate) use intruder::Intruder;
 pub(crate) use operator::Operator;
 pub(crate) use platform::{ISSUER, Platform, issuer};
