@@ -77,6 +77,9 @@ pub const HELM_REVISION: &str = "version";
 
 /// Annotation of a DNSEndpoint: when external-dns was first seen to have taken it in.
 pub const PUBLISHED_AT: &str = "portreeve.dev/published-at";
+/// Annotation of the copy of a tenant's route: whether it comes before the route (`first`) or after it (`last`). Without it
+/// an API server would not be told of a match that must go: lists of matches are replaced whole.
+pub const PRECEDENCE: &str = "portreeve.dev/precedence";
 
 /// Label that vCluster puts on whatever it syncs to the host, and on nothing else.
 pub const SYNCED_BY: &str = "vcluster.loft.sh/managed-by";

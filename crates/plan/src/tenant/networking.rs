@@ -55,7 +55,7 @@ impl<'a> Rendering<'_, '_, 'a> {
         }
         self.record(apps, case, home);
         if let Some(second) = second {
-            self.copies(apps, home, second);
+            self.copies(apps, case, [home, second]);
         }
     }
 
@@ -113,18 +113,24 @@ impl<'a> Rendering<'_, '_, 'a> {
     }
 
     /// Copies of the tenant's routes, once its listener is on both Gateways.
-    fn copies(&mut self, apps: &TenantApps, home: &GatewayName, second: &GatewayName) {
+    fn copies(&mut self, apps: &TenantApps, case: &TenantCase<'_>, mut gateways: [&GatewayName; 2]) {
         let section = derived::apps_listener(self.tenant.name);
         let has_listener =
             |gateway: &GatewayName| self.view.gateway(gateway).is_some_and(|found| found.section(&section).is_some());
-        if !has_listener(home) || !has_listener(second) {
-            return;
-        }
-        let gateways = [home, second];
+        let moving = case.moving.as_ref().and_then(|moving| moving.as_ref().ok());
+        let Some(moving) = moving.filter(|_| gateways.into_iter().all(has_listener)) else { return };
+        // So that a copy does not change when the one becomes the other.
+        gateways.sort();
         for original in moving::routes_on(self.view, &self.tenant.namespace, &gateways) {
-            let Some(spec) = moving::copy(original, self.tenant.name, apps, gateways) else { continue };
-            let key = Key::new(Kind::HttpRoute, &self.tenant.namespace, moving::copy_name(original));
-            self.add(key.clone(), body::object(&key, GATEWAY_API_V1, self.metadata(), spec));
+            let name = moving::copy_name(original);
+            let live = self.view.http_route(&self.tenant.namespace, &name);
+            let comes_first = moving::comes_first(self.view, moving.copies, live, gateways);
+            let Some(spec) = moving::copy(original, self.tenant.name, apps, gateways, comes_first) else { continue };
+            let key = Key::new(Kind::HttpRoute, &self.tenant.namespace, name);
+            let precedence = if comes_first { "first" } else { "last" };
+            let annotations = [(labels::PRECEDENCE.to_owned(), precedence.to_owned())].into();
+            let metadata = Metadata { annotations, ..self.metadata() };
+            self.add(key.clone(), body::object(&key, GATEWAY_API_V1, metadata, spec));
         }
     }
 

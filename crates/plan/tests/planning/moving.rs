@@ -1,8 +1,9 @@
 //! The way of a tenant from one apps Gateway to another, one write after the other: whoever follows the DNS record of any
 //! moment of the last hour is served at every write.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::support::{Cluster, Name, lawful_plan, settle};
@@ -31,19 +32,27 @@ fn ask(cluster: &mut Cluster, to: &str) {
 /// More rounds than the whole way has.
 const PATIENCE: usize = 60;
 
+const CONTROLLERS: [&str; 2] = ["test.example/gateway", "gateway.envoyproxy.io/gatewayclass-controller"];
+
 #[test]
 fn a_tenant_is_served_at_every_write() {
-    let told = walk(&mut at_home(), "apps-b", PATIENCE);
-    let steps = ["MovePreparing", "MoveAwaitingDNS", "MoveAwaitingTTL", "MoveFollowing"].map(str::to_owned);
-    assert_eq!(told, BTreeSet::from(steps));
+    for controller in CONTROLLERS {
+        let told = walk(&mut at_home(), controller, "apps-b", PATIENCE);
+        let steps = ["MovePreparing", "MoveAwaitingDNS", "MoveAwaitingTTL", "MoveFollowing"].map(str::to_owned);
+        assert_eq!(told, BTreeSet::from(steps), "{controller}");
+    }
 }
 
 /// Whoever changes their mind on the way is taken home as safely.
 #[test]
 fn the_way_back_is_open_in_every_round() {
+    CONTROLLERS.into_iter().for_each(the_way_back_is_open);
+}
+
+fn the_way_back_is_open(controller: &'static str) {
     for turn in 0..PATIENCE {
         let mut cluster = at_home();
-        let mut travel = Travel::new(&cluster);
+        let mut travel = Travel::new(&cluster, controller);
         if (0..turn).any(|_| !travel.round(&mut cluster, "apps-b")) {
             assert!(turn > 5, "the way has steps to turn back at");
             return;
@@ -56,8 +65,8 @@ fn the_way_back_is_open_in_every_round() {
     panic!("the way has no end");
 }
 
-fn walk(cluster: &mut Cluster, to: &str, patience: usize) -> BTreeSet<String> {
-    let mut travel = Travel::new(cluster);
+fn walk(cluster: &mut Cluster, controller: &'static str, to: &str, patience: usize) -> BTreeSet<String> {
+    let mut travel = Travel::new(cluster, controller);
     while travel.round(cluster, to) {
         assert!(travel.rounds < patience, "the way has no end: {:#?}", cluster.objects[&tenant()]["status"]);
     }
@@ -73,11 +82,50 @@ struct Travel {
     told: BTreeSet<String>,
     /// The addresses to which DNS has led within its TTL.
     believed: BTreeSet<String>,
+    /// Who signs the statuses of routes.
+    controller: &'static str,
+    /// When each route was answered for, as it is now.
+    answered: BTreeMap<Name, (i64, Timestamp)>,
+    /// By Gateway, as it was at the last look.
+    served: BTreeMap<&'static str, Served>,
 }
 
+/// What Envoys know of a Gateway.
+struct Served {
+    /// The route that requests go to, and since when.
+    first: Option<(String, Timestamp)>,
+    /// Every route, and since when.
+    routes: BTreeMap<String, Timestamp>,
+}
+
+/// How long Envoys may take until they know of a change.
+const TAKEN_IN: SignedDuration = SignedDuration::from_secs(5);
+
 impl Travel {
-    fn new(cluster: &Cluster) -> Self {
-        Self { rounds: 0, told: BTreeSet::new(), believed: BTreeSet::from([address_in_dns(cluster)]) }
+    fn new(cluster: &Cluster, controller: &'static str) -> Self {
+        let believed = BTreeSet::from([address_in_dns(cluster)]);
+        let (answered, served) = (BTreeMap::new(), BTreeMap::new());
+        Self { rounds: 0, told: BTreeSet::new(), believed, controller, answered, served }
+    }
+
+    /// A change of a route is a change of its conditions, which tell its generation.
+    fn answer(&mut self, cluster: &mut Cluster) {
+        cluster.answer();
+        let now = cluster.now();
+        for (name, object) in cluster.objects.iter_mut().filter(|((kind, ..), _)| kind == "HTTPRoute") {
+            let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+            let (seen, since) = self.answered.entry(name.clone()).or_insert((generation, now));
+            if *seen != generation {
+                (*seen, *since) = (generation, now);
+            }
+            for parent in object["status"]["parents"].as_array_mut().into_iter().flatten() {
+                parent["controllerName"] = self.controller.into();
+                for condition in parent["conditions"].as_array_mut().into_iter().flatten() {
+                    condition["lastTransitionTime"] = since.to_string().into();
+                }
+            }
+        }
+        self.answered.retain(|name, _| cluster.objects.contains_key(name));
     }
 
     /// Asks for a move, plans, carries out write after write, and lets everybody else do their part. False when nothing
@@ -93,20 +141,33 @@ impl Travel {
         let conditions = cluster.objects[&tenant()]["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let moving = conditions.iter().find(|condition| condition["type"] == "Moving");
         self.told.extend(moving.map(|condition| condition["reason"].as_str().unwrap().to_owned()));
-        cluster.answer();
+        self.answer(cluster);
         self.look(cluster);
         follow(cluster);
         self.look(cluster);
-        cluster.answer();
+        self.answer(cluster);
         self.look(cluster);
         if moving.is_some_and(|condition| condition["reason"] == "MoveAwaitingTTL") {
             cluster.pass_an_hour();
             self.believed = BTreeSet::from([address_in_dns(cluster)]);
+        } else if let Some(at) = plan.wake_at {
+            cluster.wait_until(at);
         }
         !plan.is_empty() || moving.is_some() || !lawful_plan(&cluster.world()).is_empty()
     }
 
     fn look(&mut self, cluster: &Cluster) {
+        self.look_at(cluster);
+        for (gateway, address) in [("apps", "192.0.2.1"), ("apps-b", "192.0.2.2")] {
+            let served = self.known(cluster, gateway);
+            if self.controller == CONTROLLERS[1] && self.believed.contains(address) {
+                self.look_at_routes(&served, gateway, cluster.now());
+            }
+            self.served.insert(gateway, served);
+        }
+    }
+
+    fn look_at(&mut self, cluster: &Cluster) {
         self.believed.insert(address_in_dns(cluster));
         for address in &self.believed {
             let gateway = if address == "192.0.2.2" { "apps-b" } else { "apps" };
@@ -120,6 +181,43 @@ impl Travel {
                     && route["status"]["parents"].to_string().contains(&format!("{gateway:?}"))
             });
             assert!(listens && routed, "round {}: clients of {gateway} are lost", self.rounds);
+        }
+    }
+
+    /// What Envoys know once they know of the routes that there are.
+    fn known(&self, cluster: &Cluster, gateway: &'static str) -> Served {
+        let before = self.served.get(gateway);
+        // What was there at the first look was there before.
+        let now = before.map_or(Timestamp::MIN, |_| cluster.now());
+        let names = |route: &(&Name, &Value)| {
+            let parents = route.1["spec"]["parentRefs"].as_array().into_iter().flatten();
+            route.0.0 == "HTTPRoute" && parents.clone().any(|parent| parent["name"] == gateway)
+        };
+        let attached: Vec<(&Name, &Value)> = cluster.objects.iter().filter(names).collect();
+        let since = |name: &str| before.and_then(|before| before.routes.get(name).copied()).unwrap_or(now);
+        let routes = attached.iter().map(|((.., name), _)| (name.clone(), since(name))).collect();
+        let first = attached.iter().min_by_key(|((.., name), route)| {
+            (!route["spec"]["rules"].to_string().contains(r#""name":"host""#), name.ends_with("-moving"))
+        });
+        let was_first = before.and_then(|before| before.first.clone());
+        let first = first.map(|((.., name), _)| match was_first {
+            Some((was, since)) if was == *name => (was, since),
+            _ => (name.clone(), now),
+        });
+        Served { first, routes }
+    }
+
+    /// Requests are led to a route that Envoys know, from one that stays until they know that it is first no more.
+    fn look_at_routes(&self, served: &Served, gateway: &str, now: Timestamp) {
+        let Some(Served { first: Some((was, since)), routes }) = self.served.get(gateway) else { return };
+        let first = served.first.as_ref().map(|(first, _)| first);
+        if first != Some(was) {
+            let is_known = first.and_then(|first| routes.get(first)).is_some_and(|since| *since + TAKEN_IN <= now);
+            assert!(is_known, "round {}: on {gateway} requests go from {was} to {first:?} at once", self.rounds);
+        }
+        for gone in routes.keys().filter(|name| !served.routes.contains_key(*name)) {
+            let is_idle = gone != was && *since + TAKEN_IN <= now;
+            assert!(is_idle, "round {}: {gone} goes from {gateway} while requests may go there", self.rounds);
         }
     }
 }
@@ -167,7 +265,7 @@ fn gateway_name(name: &str) -> Name {
 #[test]
 fn the_copies_have_the_tenants_own_names_only() {
     let mut cluster = at_home();
-    let mut travel = Travel::new(&cluster);
+    let mut travel = Travel::new(&cluster, CONTROLLERS[0]);
     travel.round(&mut cluster, "apps-b");
     travel.round(&mut cluster, "apps-b");
     let copy = ("HTTPRoute".to_owned(), "kubespaces-tenant-acme".to_owned(), "web-x-default-x-acme-moving".to_owned());

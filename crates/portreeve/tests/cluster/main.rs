@@ -17,6 +17,7 @@ mod tenants;
 mod tenants_flux;
 mod tenants_gitops;
 mod tenants_isolation;
+mod tenants_moving;
 mod tenants_provisioning;
 mod tenants_sharding;
 mod trouble;

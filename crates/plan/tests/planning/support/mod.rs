@@ -158,7 +158,11 @@ impl Cluster {
 
     /// An hour goes by, so that what is granted from now on is younger.
     pub(crate) fn pass_an_hour(&mut self) {
-        self.settings.now = Some(self.now() + jiff::SignedDuration::from_hours(1));
+        self.wait_until(self.now() + jiff::SignedDuration::from_hours(1));
+    }
+
+    pub(crate) fn wait_until(&mut self, now: Timestamp) {
+        self.settings.now = Some(now);
     }
 
     /// Adds an object as its author wrote it, unless one of that name is there.
