@@ -27,30 +27,21 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// Says who asked, and how.
-///
-/// The client's address is added to those that are there, so only the last one is the gateway's word; protocol and
-/// host are replaced, and whatever else is commonly believed about a client is removed.
+/// Says who asked, and how: what the gateway itself knows, in place of whatever else is commonly believed about a client.
+/// A balancer in front says who asked by the PROXY protocol.
 pub(super) fn set_forwarded(headers: &mut HeaderMap, target: &Target, peer: IpAddr, scheme: &'static str) {
     remove_claims(headers);
-    let mut hops: Vec<u8> = Vec::new();
-    for hop in headers.get_all(FORWARDED_FOR) {
-        hops.extend_from_slice(hop.as_bytes());
-        hops.extend_from_slice(b", ");
-    }
-    hops.extend_from_slice(peer.to_canonical().to_string().as_bytes());
-    set(headers, FORWARDED_FOR, HeaderValue::from_bytes(&hops).ok());
+    set(headers, FORWARDED_FOR, HeaderValue::from_str(&peer.to_canonical().to_string()).ok());
     set(headers, FORWARDED_PROTO, Some(HeaderValue::from_static(scheme)));
     let host = target.authority.as_ref().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
     set(headers, FORWARDED_HOST, host.clone());
     set(headers, HOST, host);
 }
 
-/// What only a proxy may say, and this one does not.
+/// What only a proxy may say.
 fn remove_claims(headers: &mut HeaderMap) {
     let is_claim = |name: &HeaderName| {
-        let is_other = name.as_str().starts_with("x-forwarded-") && *name != FORWARDED_FOR;
-        is_other || [FORWARDED.as_str(), "x-real-ip"].contains(&name.as_str())
+        name.as_str().starts_with("x-forwarded-") || [FORWARDED.as_str(), "x-real-ip"].contains(&name.as_str())
     };
     let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
     for name in claims {
@@ -203,7 +194,7 @@ mod tests {
         found.sort_unstable();
         let expected = [
             ("host", "a.example.com:8443"),
-            ("x-forwarded-for", "192.0.2.1, 192.0.2.2, 192.0.2.3"),
+            ("x-forwarded-for", "192.0.2.3"),
             ("x-forwarded-host", "a.example.com:8443"),
             ("x-forwarded-proto", "https"),
         ];
