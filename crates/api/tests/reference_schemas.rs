@@ -13,10 +13,12 @@ use portreeve_api::crds;
 use serde_json::{Value, json};
 
 /// Everything that our definitions have and the reference does not.
-const ADDITIONS: [&str; 8] = [
+const ADDITIONS: [&str; 10] = [
     "NebariApp: spec.routing.routeManagement: added",
     "NebariApp: spec.routing.tcp: added",
+    "NebariApp: status.authClients: added",
     "NebariApp: status.authClientsHash: added",
+    "NebariApp: status.authSwitchingOn: added",
     "NebariApp: status.claims: added",
     "NebariApp: status.https: added",
     "NebariApp: status.tcp: added",

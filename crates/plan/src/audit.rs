@@ -1,5 +1,7 @@
 //! Law 3: what a plan leaves behind has no fault. Nothing here shares a decision with planning; it reads objects only.
 
+mod protection;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_api::gateways::GatewayListeners;
@@ -346,49 +348,6 @@ impl Audit<'_> {
             }
         }
         faults
-    }
-
-    /// An app that demands sign-in at the gateway has routes that lead somewhere only with a policy that the gateway has
-    /// accepted; it has a public route only beside its main one.
-    fn protection(&self) -> Vec<Fault> {
-        let mut faults = Vec::new();
-        for app in &self.view.world.apps {
-            let (namespace, name) = (
-                app.metadata.namespace.as_deref().unwrap_or_default(),
-                app.metadata.name.as_deref().unwrap_or_default(),
-            );
-            let auth = app.spec.auth.as_ref().filter(|auth| auth.enabled);
-            let main = derived::http_route(name);
-            let stays_open = self.view.world.config.login.as_ref().is_some_and(|login| login.stay_open);
-            let is_guarded = stays_open || self.holds_policy(namespace, &main);
-            let unguarded = auth.is_some_and(|auth| auth.enforce_at_gateway) && !is_guarded;
-            let route = |name: String| {
-                let route = Key::new(Kind::HttpRoute, namespace, name).object_ref("");
-                let uid = app.metadata.uid.as_deref();
-                let leads = |body: &&Value| {
-                    let rules = body["spec"]["rules"].as_array().into_iter().flatten();
-                    let mut backends = rules.flat_map(|rule| rule["backendRefs"].as_array().into_iter().flatten());
-                    body["metadata"]["ownerReferences"][0]["uid"].as_str() == uid && backends.next().is_some()
-                };
-                self.after.get(&route).filter(leads).map(|_| route)
-            };
-            let (main, public) = (route(main), route(derived::public_http_route(name)));
-            let public_alone = public.is_some() && (main.is_none() || auth.is_none());
-            faults.extend(main.filter(|_| unguarded).map(Fault::Unprotected));
-            faults.extend(public.filter(|_| unguarded || public_alone).map(Fault::Unprotected));
-        }
-        faults
-    }
-
-    /// Whether a gateway says that it has a policy of this route in force.
-    fn holds_policy(&self, namespace: &str, route: &str) -> bool {
-        self.view.policies_in(namespace).iter().any(|policy| {
-            let ancestors = policy.status.iter().flat_map(|status| &status.ancestors);
-            let mut conditions = ancestors.flat_map(|ancestor| &ancestor.conditions);
-            policy.metadata.deletion_timestamp.is_none()
-                && policy.spec.targets().any(|target| target.name == route)
-                && conditions.any(|condition| condition.type_ == "Accepted" && condition.status == "True")
-        })
     }
 }
 

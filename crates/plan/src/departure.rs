@@ -77,15 +77,17 @@ fn removal(path: &str, text: &str) -> Vec<Value> {
     vec![json!({ "op": "test", "path": path, "value": text }), json!({ "op": "remove", "path": path })]
 }
 
+/// Whether an app's policy keeps visitors out of a route that is still there. What has become of the app, or of its
+/// namespace, does not matter: the route goes first.
+pub(crate) fn needs_policy(view: &View<'_>, app: &App<'_>) -> bool {
+    (app.auth == Auth::Gateway || app.is_leaving()) && !may_go(view, app)
+}
+
 /// Lets a policy go that is being deleted, unless the app still needs it.
 pub(crate) fn policy(view: &View<'_>, policy: &SecurityPolicy, app: Option<&App<'_>>) -> Option<Patch> {
     let metadata = &policy.metadata;
     let place = metadata.finalizers.iter().flatten().position(|one| one == POLICY_FINALIZER)?;
-    let is_needed = app.is_some_and(|app| {
-        let is_asked_for = app.auth == Auth::Gateway && !app.is_leaving() && view.is_opted_in(app.namespace);
-        (is_asked_for || app.is_leaving()) && !may_go(view, app)
-    });
-    if is_needed {
+    if app.is_some_and(|app| needs_policy(view, app)) {
         return None;
     }
     let key = Key::new(

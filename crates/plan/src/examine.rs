@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use portreeve_api::NebariApp;
 use portreeve_api::names::nebari_app::https_listener;
 use portreeve_api::names::{self, labels};
+use portreeve_api::nebari_app::AuthProvider;
 use serde::Serialize;
 
 use crate::app::is_legacy_entry;
@@ -57,6 +59,7 @@ pub fn examine(world: &World) -> Vec<Advice> {
     let blocks_migration = world.config.legacy_listeners == LegacyListeners::Migrate && !legacy.is_empty();
     found.extend(envoy_gateway(world, blocks_migration));
     found.extend(legacy);
+    found.extend(groups(world));
     found.sort();
     found
 }
@@ -222,6 +225,52 @@ fn legacy_entries(view: &View<'_>, name: &GatewayName, gateway: SharedGateway<'_
         Advice::new(Severity::Advised, format!("Gateway {name}"), finding, action)
     };
     groups.into_iter().filter(|(entries, ..)| !entries.is_empty()).map(advice).collect()
+}
+
+/// Apps of which `auth.groups` says more here than with the former operator.
+fn groups(world: &World) -> Vec<Advice> {
+    let told = |severity: Severity, counts: fn(&NebariApp) -> bool, what: &str, action: &str| {
+        let apps = world.apps.iter().filter(|app| has_enforced_groups(app) && counts(app));
+        let apps: BTreeSet<String> = apps.map(|app| full_name(app)).collect();
+        let finding = format!("{what}: {}", apps.iter().cloned().collect::<Vec<_>>().join(", "));
+        let action = format!("{action}, or set --auth-groups=ignore");
+        (!apps.is_empty()).then(|| Advice::new(severity, "sign-in", finding, action))
+    };
+    if world.config.login.as_ref().is_none_or(|login| !login.enforce_groups) {
+        return Vec::new();
+    }
+    let generic = told(
+        Severity::Required,
+        is_generic,
+        "apps with provider generic-oidc name auth.groups, which the gateway cannot tell there, and are not served",
+        "drop auth.groups of these apps",
+    );
+    let former = told(
+        Severity::Advised,
+        |app| !is_generic(app) && is_as_the_former_operator_left_it(app),
+        "apps of the former operator name auth.groups, which it did not enforce; now only members get in",
+        "see that the groups have the right members",
+    );
+    generic.into_iter().chain(former).collect()
+}
+
+fn has_enforced_groups(app: &NebariApp) -> bool {
+    let auth = app.spec.auth.as_ref();
+    auth.is_some_and(|auth| auth.enabled && auth.enforce_at_gateway && !auth.groups.is_empty())
+}
+
+fn is_generic(app: &NebariApp) -> bool {
+    app.spec.auth.as_ref().is_some_and(|auth| auth.provider == AuthProvider::GenericOidc)
+}
+
+fn is_as_the_former_operator_left_it(app: &NebariApp) -> bool {
+    let status = app.status.as_ref();
+    status.is_some_and(|status| status.auth_config_hash.is_some() && status.auth_clients_hash.is_none())
+}
+
+fn full_name(app: &NebariApp) -> String {
+    let (namespace, name) = (app.metadata.namespace.as_deref(), app.metadata.name.as_deref());
+    format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default())
 }
 
 fn envoy_gateway(world: &World, blocks_migration: bool) -> Option<Advice> {

@@ -41,7 +41,7 @@ pub struct Keycloak {
 pub struct ClientProvision {
     /// The app.
     pub app: ObjectRef,
-    /// Hash of everything below but `force`: two requests with the same hash ask for the same.
+    /// Hash of everything below but `force` and `obsolete`: two requests with the same hash ask for the same.
     pub hash: String,
     /// The value of the app's annotation that asks for it to be made again; carried back in the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,6 +59,9 @@ pub struct ClientProvision {
     /// Clients that may exchange their tokens for tokens of this app, where they are there; absent: nobody may.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchange: Option<Vec<String>>,
+    /// IDs of clients that an earlier spec asked for. They go, as far as they have the app's mark.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub obsolete: Vec<String>,
     /// The Secret that gets the client's ID and secret, without the secret itself (key `client-secret`). It is written
     /// last. One of that name that was not made for the app is left alone, and the request fails.
     pub secret: Value,
@@ -101,7 +104,7 @@ pub struct ClientRemoval {
     pub app: ObjectRef,
     /// Its uid, so that an app of the same name is not taken for it.
     pub uid: String,
-    /// The clients by ID, with the name that the former operator gave each.
+    /// The clients by ID, with the name that the former operator gave each; where that is empty, only the mark counts.
     pub clients: BTreeMap<String, String>,
     /// Whom they are for, as their attribute says.
     pub made_for: String,

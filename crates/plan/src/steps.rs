@@ -6,7 +6,7 @@ use crate::body::CERTIFICATE_V1;
 use crate::contest::Contests;
 use crate::departure;
 use crate::docket::{Docket, Judgement};
-use crate::object::{Kind, Live, OwnerIdentity};
+use crate::object::{Key, Kind, Live, OwnerIdentity};
 use crate::output::{ObjectRef, Patch, Plan, SecretCopy};
 use crate::prune::{due, prune, released};
 use crate::settled::{Alarm, Settled};
@@ -37,6 +37,7 @@ pub fn plan(world: &World) -> Plan {
     plan.apply = wanted.applies();
     plan.copies = cases.copies(&judgement);
     let due = due(&view, &gone, |maker| partings.iter().any(|parting| parting.holds(maker)));
+    let due = due.filter(|key| !cases.need(&view, key));
     plan.delete = due.map(|key| key.object_ref(api_version(key.kind, world))).collect();
     plan.delete.extend(orphans.iter().filter(|orphan| orphan.is_due).map(Orphan::object_ref));
     plan.delete.extend(farewells.values().filter_map(|one| Some(one.certificate.as_ref()?.object_ref(CERTIFICATE_V1))));
@@ -96,7 +97,7 @@ fn render<'v, 'a>(
     judgement: &Judgement,
 ) -> (Wanted<'v, 'a>, Made) {
     let mut wanted = Wanted::new(view);
-    let owners = ClientOwners::of(&cases.apps);
+    let owners = ClientOwners::of(view, &cases.apps);
     let apps = cases.apps.iter().map(|case| app::render(view, case, (judgement, &owners), &mut wanted)).collect();
     let tenants = cases.tenants.iter().map(|case| tenant::render(view, case, shards, judgement, &mut wanted));
     let tenants: Vec<_> = tenants.collect();
@@ -186,6 +187,13 @@ impl<'a> Cases<'a> {
             let value = made.sign_in.as_ref()?.heeded.as_ref()?;
             Some(departure::heeded(case.app.identity().object_ref(), value))
         })
+    }
+
+    /// Whether an object is a policy that has to stay until the routes behind it are gone.
+    fn need(&self, view: &View<'_>, key: &Key) -> bool {
+        let Some(live) = view.live(key).filter(|_| key.kind == Kind::SecurityPolicy) else { return false };
+        let mut owner = self.apps.iter().filter(|case| live.maker().is(case.app.identity()));
+        owner.any(|case| departure::needs_policy(view, &case.app))
     }
 
     /// Policies that wait to go, and that nothing needs any more.

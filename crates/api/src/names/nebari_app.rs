@@ -15,6 +15,11 @@ pub fn http_route(app: &str) -> String {
     format!("{app}-route")
 }
 
+/// The HTTPRoute that is at the app's next listener, and leads nowhere, while the app moves there; in the app's namespace.
+pub fn waiting_http_route(app: &str) -> String {
+    format!("{app}-route.next")
+}
+
 /// The HTTPRoute of `publicRoutes`, in the app's namespace.
 pub fn public_http_route(app: &str) -> String {
     format!("{app}-public-route")

@@ -32,6 +32,14 @@ pub struct NebariAppStatus {
     /// Hash of all that the provider has for the app, 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_clients_hash: Option<String>,
+    /// The IDs of the clients that the provider has for the app. Nobody else gets one of them while it stands here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    pub auth_clients: Vec<String>,
+    /// Whether sign-in is being switched on for an app that runs and stays reachable meanwhile. Absent from the moment in
+    /// which the gateway has enforced it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub auth_switching_on: bool,
     /// What the landing page shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_discovery: Option<ServiceDiscovery>,

@@ -308,6 +308,9 @@ impl AppReport<'_, '_> {
             let waiting = self.settled.certificate(app.namespace, &certificate);
             waiting.map_or(Ok(()), |waiting| Err(migrating(waiting.message)))?;
         }
+        if let Some(withheld) = &self.rendered.withheld {
+            return Err(or_blocked(withheld.clone()));
+        }
         let serves = self.new_listener_serves(migration, alarm)?;
         self.routes_follow(migration, serves)?;
         match legacy::dependent_route(self.settled.view, app, &migration.entry, Some(&migration.hostname)) {

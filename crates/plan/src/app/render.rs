@@ -36,6 +36,11 @@ pub(crate) struct Rendered {
     pub(crate) sign_in: Option<SignInMade>,
     /// Why the main route may not lead to the app; absent where it may, or where there is none.
     pub(super) closed: Option<Finding>,
+    /// Why the main route does not lead to the app from the listener that is coming, while it does from the one that
+    /// serves.
+    pub(super) withheld: Option<Finding>,
+    /// Whether the main route leads to the app although it is to be protected and is not yet.
+    pub(super) stays_open: bool,
     /// When something that was put off is due.
     pub(super) alarm: Alarm,
 }
@@ -194,21 +199,54 @@ impl<'r, 'a> Rendering<'r, '_, 'a> {
         if self.granted(web_case.claim).is_none() || web.management == RouteManagement::App || !served {
             return;
         }
-        let Some(parents) = self.parents(&web_case.section) else { return };
-        let closed = match sign_in {
-            _ if self.app.auth != Auth::Gateway => None,
-            Some((sign_in, policy)) => {
-                sign_in.closed(self.view, &case.app, policy, &parents.0, &mut self.rendered.alarm)
-            }
-            None => Some(nobody_signs_in(self.view)),
-        };
+        let Some((serving, coming)) = self.parents(&web_case.section) else { return };
+        let closed = self.closed(sign_in, &serving);
         let stays_open = || sign_in.is_some_and(|(sign_in, _)| sign_in.stays_open(self.view, &case.app));
-        let main = self.http_route(web, &parents, hostname.as_str(), (false, closed.is_none() || stays_open()));
+        self.rendered.stays_open = closed.is_some() && stays_open();
+        if closed.is_none() {
+            self.rendered.withheld = self.closed(sign_in, &coming);
+        }
+        let parents = if self.rendered.withheld.is_some() {
+            self.waiting_route(&coming, hostname.as_str());
+            (serving, Vec::new())
+        } else {
+            (serving, coming)
+        };
+        let leads = closed.is_none() || self.rendered.stays_open;
+        let main = self.http_route(web, &parents, hostname.as_str(), (false, leads));
         let is_public = self.app.auth != Auth::Disabled && !web.routing.public_routes.is_empty();
         if main && is_public && closed.is_none() {
             self.http_route(web, &parents, hostname.as_str(), (true, true));
         }
         self.rendered.closed = closed;
+    }
+
+    /// Why the main route may not lead to the app from these parents.
+    fn closed(&mut self, sign_in: Option<(&SignIn<'a>, Option<i64>)>, parents: &[Parent]) -> Option<Finding> {
+        match sign_in {
+            _ if self.app.auth != Auth::Gateway => None,
+            Some((sign_in, policy)) => sign_in.closed(self.view, self.app, policy, parents, &mut self.rendered.alarm),
+            None => Some(nobody_signs_in(self.view)),
+        }
+    }
+
+    /// Whether the app has a listener that is coming beside the one that serves.
+    pub(super) fn moves(&self, case: &AppCase<'a>) -> bool {
+        let parents = case.web.as_ref().and_then(|web| self.parents(&web.section));
+        parents.is_some_and(|(_, coming)| !coming.is_empty())
+    }
+
+    /// At a listener that is coming a policy is accepted only for a route that is there. This one leads nowhere; where
+    /// the main route comes beside it, that one is the older and serves.
+    fn waiting_route(&mut self, coming: &[Parent], hostname: &str) {
+        let (app, namespace) = (self.app.name, self.app.namespace);
+        let key = Key::new(Kind::HttpRoute, namespace, derived::waiting_http_route(app));
+        let spec = body::http_route(coming, hostname, &[("PathPrefix", "/")], None, namespace);
+        let metadata = self.metadata(labels::of_app(&label_value(app)), BTreeMap::new());
+        self.add(key.clone(), body::object(&key, GATEWAY_API_V1, metadata, spec));
+        if let Some(blocked) = self.rendered.blocked(key.kind, &key.name) {
+            self.rendered.withheld = Some(blocked);
+        }
     }
 
     /// A route that does not lead to the app leads nowhere: the gateway takes it in, and answers every request with an error.

@@ -8,7 +8,7 @@ use portreeve_api::nebari_app::{
 };
 
 use super::entry_status::EntryReport;
-use super::login::SignInMade;
+use super::login::{ClientsRecord, SignInMade};
 use super::{App, AppCase, Rendered, Section};
 use crate::condition::{Conditions, Finding, Reason};
 use crate::gateway::SharedGateway;
@@ -45,6 +45,7 @@ pub(crate) fn status(
     events.extend(report.public_routes_ignored(&about));
     let tcp: Vec<TcpStatus> = entries.into_iter().map(|entry| entry.status).collect();
     events.extend(super::import::events(before, &tcp, &about));
+    let clients = report.sign_in().map_or_else(|| ClientsRecord::of(before), |made| made.record.clone());
     let after = NebariAppStatus {
         conditions: conditions.finish(),
         observed_generation: case.app.metadata().generation,
@@ -56,8 +57,10 @@ pub(crate) fn status(
         // Of these others decide.
         gateway_ref: before.gateway_ref.clone(),
         client_secret_ref: before.client_secret_ref.clone(),
-        auth_config_hash: report.sign_in().map_or(before.auth_config_hash.clone(), |made| made.hashes.0.clone()),
-        auth_clients_hash: report.sign_in().map_or(before.auth_clients_hash.clone(), |made| made.hashes.1.clone()),
+        auth_config_hash: clients.config_hash,
+        auth_clients_hash: clients.clients_hash,
+        auth_clients: clients.clients,
+        auth_switching_on: rendered.stays_open,
     };
     let write = (after != *before)
         .then(|| StatusWrite { object: about, status: serde_json::to_value(&after).unwrap_or_default() });
@@ -133,7 +136,7 @@ impl AppReport<'_, '_> {
 
     /// What to tell once the provider has done what it was asked for.
     fn sign_in_events(&self, about: &ObjectRef) -> Vec<Event> {
-        let Some(made) = self.sign_in().filter(|made| made.hashes.1 != self.before.auth_clients_hash) else {
+        let Some(made) = self.sign_in().filter(|made| made.record.clients_hash != self.before.auth_clients_hash) else {
             return Vec::new();
         };
         let event = |warning: bool, reason: &str, message: String| Event {

@@ -119,3 +119,38 @@ fn a_cluster_without_anything_is_told_what_to_install() {
     assert_eq!(found[0].action, "install cert-manager");
     assert_eq!(found[1].finding, "the cluster lacks the CRD gateways.gateway.networking.k8s.io");
 }
+
+/// nebariapp A.12 (7)
+#[test]
+fn apps_that_will_let_fewer_in_are_named_before_they_are_taken_over() {
+    let app = |name: &str, auth: &str, status: &str| {
+        format!(
+            "---\napiVersion: reconcilers.nebari.dev/v1\nkind: NebariApp\nmetadata: {{name: {name}, namespace: shop}}\nspec:\n  \
+             hostname: {name}.example.com\n  service: {{name: web, port: 80}}\n  auth: {{enabled: true, {auth}}}\n{status}"
+        )
+    };
+    let former = "status: {authConfigHash: aa}\n";
+    let made = "status: {authConfigHash: aa, authClientsHash: bb}\n";
+    let world = |login: &str| {
+        let apps = [
+            app("former", "groups: [staff]", former),
+            app("ours", "groups: [staff]", made),
+            app("everybody", "provider: keycloak", former),
+            app("by-itself", "groups: [staff], enforceAtGateway: false", former),
+            app("generic", "groups: [staff], provider: generic-oidc, provisionClient: false", ""),
+        ];
+        format!("kind: Case\nlogin: {login}\n{}", apps.concat())
+    };
+    let found = examined(&world("{}"));
+    let told: Vec<_> = lines(&found).into_iter().filter(|line| line.contains(" sign-in: ")).collect();
+    assert_eq!(
+        told,
+        [
+            "Required sign-in: apps with provider generic-oidc name auth.groups, which the gateway cannot tell there, and are \
+         not served: shop/generic -> drop auth.groups of these apps, or set --auth-groups=ignore",
+            "Advised sign-in: apps of the former operator name auth.groups, which it did not enforce; now only members get in: \
+         shop/former -> see that the groups have the right members, or set --auth-groups=ignore",
+        ]
+    );
+    assert!(lines(&examined(&world("{ignoreGroups: true}"))).iter().all(|line| !line.contains(" sign-in: ")));
+}

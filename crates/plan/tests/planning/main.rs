@@ -7,6 +7,7 @@
     reason = "a case that cannot be read is a failed test"
 )]
 
+mod audit;
 mod cases;
 mod examine;
 mod laws;

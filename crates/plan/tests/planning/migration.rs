@@ -33,6 +33,68 @@ fn a_crash_after_any_write_costs_nothing() {
     }
 }
 
+/// The app asks for sign-in, and the former operator has made its policy.
+fn protected() -> Cluster {
+    let text = FORMER.replacen("kind: Case\n", "kind: Case\nlogin: {}\n", 1);
+    let text = text.replacen(
+        "  routing: {}\n",
+        "  routing: {publicRoutes: [{pathPrefix: /open}]}\n  auth: {enabled: true}\n",
+        1,
+    );
+    let mut cluster = Cluster::read(&(text + PROTECTION));
+    // The former operator's policy is in force.
+    cluster.answer();
+    cluster
+}
+
+const PROTECTION: &str = "
+---
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: SecurityPolicy
+metadata: {name: web-security, namespace: shop, ownerReferences: [{apiVersion: reconcilers.nebari.dev/v1, kind: NebariApp, name: web, uid: web-1, controller: true}]}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: web-route}]
+  oidc: {clientID: shop-web}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: web-oidc-client, namespace: shop, labels: {app.kubernetes.io/name: nebariapp, app.kubernetes.io/instance: web, app.kubernetes.io/managed-by: nebari-operator}}
+data: {client-id: AA==, client-secret: AA==}
+";
+
+/// Law 7: no parent gets the backends before it has accepted the policy.
+#[test]
+fn a_protected_app_is_served_at_every_write_and_nowhere_without_its_policy() {
+    for writes in [1, PATIENCE] {
+        let mut cluster = protected();
+        walk_on(&mut cluster, writes, &mut BTreeSet::new(), |cluster| {
+            assert!(is_served(cluster), "the app is not served");
+            assert_protected(cluster);
+        });
+        assert_arrived(&cluster);
+        let is_waiting = |(kind, _, name): &crate::support::Name| kind == "HTTPRoute" && name == "web-route.next";
+        assert!(!cluster.objects.keys().any(is_waiting), "a route is left over");
+    }
+}
+
+fn assert_protected(cluster: &Cluster) {
+    let main = &cluster.objects[&name(("HTTPRoute", "shop", "web-route"))];
+    assert_ne!(main["spec"]["rules"][0]["backendRefs"], serde_json::json!([]), "the app is closed");
+    let policy = &cluster.objects[&name(("SecurityPolicy", "shop", "web-security"))];
+    let accepted: Vec<_> =
+        policy["status"]["ancestors"].as_array().unwrap().iter().map(|one| &one["ancestorRef"]).collect();
+    let routes = cluster.objects.iter().filter(|((kind, ..), _)| kind == "HTTPRoute");
+    for (route, object) in
+        routes.filter(|(_, object)| object["spec"]["rules"][0]["backendRefs"] != serde_json::json!([]))
+    {
+        for parent in object["spec"]["parentRefs"].as_array().unwrap() {
+            let is_it =
+                |one: &&&Value| ["kind", "name", "sectionName"].iter().all(|field| one[*field] == parent[*field]);
+            assert!(accepted.iter().any(|one| is_it(&one)), "{route:?} leads to the app from {parent}");
+        }
+    }
+}
+
 /// Going back is possible at any point: without the flag, and with the entry put back where it is gone.
 #[test]
 fn the_way_back_is_open_at_every_write() {
@@ -111,8 +173,9 @@ fn singly(plan: &Plan) -> Vec<Plan> {
     let applies = plan.apply.iter().map(|apply| Plan { apply: vec![apply.clone()], ..Plan::default() });
     let patches = plan.patches.iter().map(|patch| Plan { patches: vec![patch.clone()], ..Plan::default() });
     let deletes = plan.delete.iter().map(|object| Plan { delete: vec![object.clone()], ..Plan::default() });
+    let provision = plan.provision.iter().map(|one| Plan { provision: vec![one.clone()], ..Plan::default() });
     let statuses = plan.statuses.iter().map(|write| Plan { statuses: vec![write.clone()], ..Plan::default() });
-    copies.chain(applies).chain(patches).chain(deletes).chain(statuses).collect()
+    copies.chain(applies).chain(patches).chain(deletes).chain(provision).chain(statuses).collect()
 }
 
 /// Whether the listener that takes connections for the app's name has the app's route. The Gateway's own entry comes

@@ -1,13 +1,14 @@
 //! What the provider must have for an app: the contract's bodies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use portreeve_api::names::{labels, nebari_app as derived};
 use portreeve_api::nebari_app::{Auth, AuthProvider};
 use serde_json::{Value, json};
 
-use super::hash::digest;
+use super::hash::{auth_config_hash, digest};
 use crate::app::App;
+use crate::condition::{Finding, Reason};
 use crate::login::{ClientProvision, ClientRemoval, Keycloak, Login, ProvidedClient, ProvidedGroup};
 use crate::text::label_value;
 
@@ -30,6 +31,39 @@ pub(super) fn provisions(auth: &Auth) -> bool {
 /// Who the clients and groups of an app are for, as the provider keeps it.
 fn made_for(app: &App<'_>) -> String {
     format!("{}/{}", app.namespace, app.name)
+}
+
+/// The IDs that derive from an app's name, with the name that each client has at the provider.
+pub(super) fn derived_ids(app: &App<'_>) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (derived::oidc_client(app.name, app.namespace), format!("{} OIDC Client", app.name)),
+        (derived::spa_client(app.name, app.namespace), format!("{} SPA Client", app.name)),
+        (derived::device_client(app.name, app.namespace), format!("{} Device Flow Client", app.name)),
+    ])
+}
+
+/// The IDs of the clients that an app has, as its status records them; without a record, those for which the contract's
+/// hash of the spec stands.
+pub(super) fn held(app: &App<'_>) -> BTreeSet<String> {
+    let Some(status) = app.status() else { return BTreeSet::new() };
+    let recorded: BTreeSet<String> = status.auth_clients.iter().cloned().collect();
+    let as_hashed = |auth: &&Auth| status.auth_config_hash == Some(auth_config_hash(app.source, auth));
+    match app.source.spec.auth.as_ref().filter(as_hashed) {
+        Some(auth) if recorded.is_empty() => client_ids(app, auth).into_keys().collect(),
+        Some(_) | None => recorded,
+    }
+}
+
+/// Why an app cannot have the ID that it names: it would make a public client of one that is not.
+pub(super) fn own_conflict(app: &App<'_>, auth: &Auth) -> Option<Finding> {
+    let is_spa = auth.spa_client.as_ref().is_some_and(|spa| spa.enabled);
+    let id = spa_id(app, auth);
+    let others = [derived::oidc_client(app.name, app.namespace), derived::device_client(app.name, app.namespace)];
+    (is_spa && others.contains(&id)).then(|| {
+        Reason::ClientConflict.because(format!(
+            "spaClient.clientId {id} is the ID of another client of this app: choose another, or leave it out"
+        ))
+    })
 }
 
 /// The IDs of the clients that an app asks for, with the name that each has at the provider.
@@ -79,9 +113,12 @@ pub(super) fn provision(
         spa,
         device,
         exchange,
+        obsolete: Vec::new(),
     };
     provision.hash = digest(serde_json::to_string(&provision).unwrap_or_default());
     provision.force = force(app);
+    let wanted = client_ids(app, auth);
+    provision.obsolete = held(app).into_iter().filter(|id| !wanted.contains_key(id)).collect();
     provision
 }
 
@@ -102,13 +139,8 @@ pub(super) fn removal(app: &App<'_>, auth: Option<&Auth>) -> ClientRemoval {
     let mut clients: BTreeMap<_, _> =
         auth.into_iter().flat_map(|auth| client_ids(app, auth)).map(|(id, _)| (id, String::new())).collect();
     // Also what an earlier spec asked for.
-    for (id, name) in [
-        (derived::oidc_client(app.name, app.namespace), "OIDC"),
-        (derived::spa_client(app.name, app.namespace), "SPA"),
-        (derived::device_client(app.name, app.namespace), "Device Flow"),
-    ] {
-        clients.insert(id, format!("{} {name} Client", app.name));
-    }
+    clients.extend(held(app).into_iter().map(|id| (id, String::new())));
+    clients.extend(derived_ids(app));
     ClientRemoval {
         app: app.identity().object_ref(),
         uid: app.identity().uid.to_owned(),

@@ -2,35 +2,29 @@
 
 mod clients;
 mod hash;
+mod owners;
 mod policy;
 mod protection;
 mod render;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use portreeve_api::names::nebari_app as derived;
-use portreeve_api::nebari_app::{Auth as AuthSpec, AuthProvider, RouteManagement};
+use portreeve_api::nebari_app::{Auth as AuthSpec, AuthProvider, NebariAppStatus, RouteManagement};
 use serde_json::{Value, json};
 
 use super::conditions::has_key;
-use super::{App, AppCase, Auth};
+use super::{App, Auth};
 use crate::acknowledgement::Parent;
 use crate::condition::{Finding, Reason};
 use crate::login::{ClientProvision, ClientRemoval, Keycloak, Login, ProvisionReport};
 use crate::object::Kind;
 use crate::settled::Alarm;
 use crate::view::View;
+pub(crate) use owners::ClientOwners;
 use policy::{Credentials, Endpoints};
 pub(crate) use protection::may_go;
 pub(crate) use render::SignInMade;
-
-/// Whose each client of the provider is.
-pub(crate) struct ClientOwners<'a> {
-    /// Namespace and name of the app, by client ID.
-    by_id: BTreeMap<String, (&'a str, &'a str)>,
-    /// The apps whose clients have been made.
-    made: BTreeSet<(&'a str, &'a str)>,
-}
 
 /// What sign-in takes for one app.
 pub(crate) struct SignIn<'a> {
@@ -49,44 +43,15 @@ pub(crate) struct SignIn<'a> {
     hash: String,
 }
 
-impl<'a> ClientOwners<'a> {
-    /// Who has made its client first keeps it, else the older of two; `cases` come by age.
-    pub(crate) fn of(cases: &[AppCase<'a>]) -> Self {
-        let mut by_id = BTreeMap::new();
-        let has_made = |case: &&AppCase<'_>| case.app.status().is_some_and(|status| status.auth_config_hash.is_some());
-        let asking = || cases.iter().filter(|case| case.app.source.spec.auth.as_ref().is_some_and(clients::provisions));
-        for case in asking().filter(has_made).chain(asking()) {
-            let auth = case.app.source.spec.auth.as_ref();
-            for id in auth.into_iter().flat_map(|auth| clients::client_ids(&case.app, auth).into_keys()) {
-                by_id.entry(id).or_insert((case.app.namespace, case.app.name));
-            }
-        }
-        let made = asking().filter(has_made).map(|case| (case.app.namespace, case.app.name)).collect();
-        Self { by_id, made }
-    }
-
-    /// Who has a client that the app asks for, if somebody else does.
-    fn conflict(&self, app: &App<'_>, auth: &AuthSpec) -> Option<Finding> {
-        clients::client_ids(app, auth).into_keys().find_map(|id| {
-            let (namespace, name) = self.by_id.get(&id).filter(|owner| **owner != (app.namespace, app.name))?;
-            // Another namespace's apps are no business of this one's.
-            let whose =
-                if *namespace == app.namespace { format!("of NebariApp {name}") } else { "of another app".to_owned() };
-            Some(Reason::ClientConflict.because(format!(
-                "client {id} at the identity provider is {whose}: rename the app, or choose another spaClient.clientId"
-            )))
-        })
-    }
-
-    /// The clients of the other apps, as far as they have been made.
-    fn peers(&self, app: &App<'_>) -> Vec<String> {
-        let confidential = |(id, (namespace, name)): (&String, &(&str, &str))| {
-            let is_main = *id == derived::oidc_client(name, namespace);
-            let is_peer = (*namespace, *name) != (app.namespace, app.name) && self.made.contains(&(*namespace, *name));
-            (is_main && is_peer).then(|| id.clone())
-        };
-        self.by_id.iter().filter_map(confidential).collect()
-    }
+/// What a status records of the app's clients.
+#[derive(Clone, Default)]
+pub(crate) struct ClientsRecord {
+    /// `status.authConfigHash`
+    pub(crate) config_hash: Option<String>,
+    /// `status.authClientsHash`
+    pub(crate) clients_hash: Option<String>,
+    /// `status.authClients`
+    pub(crate) clients: Vec<String>,
 }
 
 impl<'a> SignIn<'a> {
@@ -95,7 +60,8 @@ impl<'a> SignIn<'a> {
         let auth = app.source.spec.auth.as_ref().filter(|auth| auth.enabled)?;
         let login = view.world.config.login.as_ref()?;
         let makes_client = clients::provisions(auth);
-        let refusal = refusal(login, auth).or_else(|| makes_client.then(|| owners.conflict(app, auth)).flatten());
+        let conflict = || clients::own_conflict(app, auth).or_else(|| owners.conflict(app, auth));
+        let refusal = refusal(login, auth).or_else(|| makes_client.then(conflict).flatten());
         let keycloak = login.keycloak.as_ref().filter(|_| makes_client && refusal.is_none());
         let exchanges = auth.token_exchange.as_ref().is_some_and(|exchange| exchange.enabled);
         let peers = exchanges.then(|| owners.peers(app));
@@ -165,15 +131,15 @@ impl<'a> SignIn<'a> {
         (!self.is_due).then_some(groups.as_slice())
     }
 
-    /// `status.authConfigHash` and `status.authClientsHash`, where they are as the provider's clients are now.
-    pub(crate) fn hashes(&self, app: &App<'_>) -> (Option<String>, Option<String>) {
-        let before = app.status();
+    /// What the status records, where it is as the provider's clients are now.
+    pub(crate) fn record(&self, app: &App<'_>) -> ClientsRecord {
+        let before = app.status().map(ClientsRecord::of).unwrap_or_default();
         let made = self.provision.as_ref().filter(|provision| self.has_made(provision) || self.is_taken_over(app));
-        let clients = made.map(|provision| provision.hash.clone());
-        (
-            made.map(|_| self.hash.clone()).or_else(|| before?.auth_config_hash.clone()),
-            clients.or_else(|| before?.auth_clients_hash.clone()),
-        )
+        made.map_or(before, |provision| ClientsRecord {
+            config_hash: Some(self.hash.clone()),
+            clients_hash: Some(provision.hash.clone()),
+            clients: clients::client_ids(app, self.auth).into_keys().collect(),
+        })
     }
 
     /// Whether the annotation that asks for the clients to be made again has been heeded.
@@ -198,8 +164,8 @@ impl<'a> SignIn<'a> {
     }
 
     /// `spec` of the policy, where one is to be written: not before the client's Secret is there, since the gateway would
-    /// refuse it; one that is there stays.
-    pub(crate) fn policy(&self, view: &View<'_>, app: &App<'_>) -> Option<Value> {
+    /// refuse it; one that is there stays. `moves`: the app has a route at its next listener too.
+    pub(crate) fn policy(&self, view: &View<'_>, app: &App<'_>, moves: bool) -> Option<Value> {
         let makes_routes = app.web.as_ref().is_some_and(|web| web.management == RouteManagement::Operator);
         let live = protection::own_policy(view, app);
         let is_usable = secret_fault(view, app, &self.secret).is_none() || live.is_some();
@@ -209,14 +175,18 @@ impl<'a> SignIn<'a> {
         let secret = view.secret(app.namespace, &self.secret);
         let with_id = !self.auth.provision_client && secret.is_some_and(|secret| has_key(secret, CLIENT_ID));
         let credentials = Credentials { secret: &self.secret, with_id };
-        Some(policy::policy(app, self.auth, &self.endpoints(), &credentials, live, self.enforces_groups(app)))
+        let mut policy =
+            policy::policy(app, self.auth, &self.endpoints(), &credentials, live, self.enforces_groups(app));
+        let routes =
+            iter::once(derived::http_route(app.name)).chain(moves.then(|| derived::waiting_http_route(app.name)));
+        policy["targetRefs"] = policy::targets(routes);
+        Some(policy)
     }
 
     /// The gateway asks for groups once the provider tells them: until then nobody would get in.
     fn enforces_groups(&self, app: &App<'_>) -> bool {
-        let (_, made) = self.hashes(app);
-        let tells =
-            !self.auth.provision_client || made.is_some() || !clients::needs_more_mappers(self.auth, self.login);
+        let is_made = self.record(app).clients_hash.is_some();
+        let tells = !self.auth.provision_client || is_made || !clients::needs_more_mappers(self.auth, self.login);
         self.login.enforce_groups && tells
     }
 
@@ -229,6 +199,7 @@ impl<'a> SignIn<'a> {
                 authorization: None,
                 end_session: None,
                 keys: None,
+                token_issuer: None,
             },
         }
     }
@@ -252,9 +223,10 @@ impl<'a> SignIn<'a> {
         protection::closed(view, app, self.login, generation, parents, alarm)
     }
 
-    /// Whether the route leads to the app although it is not protected yet: it did before, and the platform prefers that.
+    /// Whether the route leads to the app although it is not protected yet: sign-in is being switched on for it while it
+    /// runs, and the platform prefers that.
     pub(crate) fn stays_open(&self, view: &View<'_>, app: &App<'_>) -> bool {
-        self.login.stay_open && protection::leads_somewhere(view, app)
+        self.login.stay_open && protection::leads_somewhere(view, app) && protection::is_switched_on(view, app)
     }
 
     /// The bodies of the Role and the RoleBinding by which the app reads its Secret, without `metadata`; only for a client
@@ -285,6 +257,7 @@ impl Keycloak {
             authorization: outside("auth"),
             end_session: outside("logout"),
             keys: Some(inside("certs")),
+            token_issuer: self.external_realm_url.clone(),
         }
     }
 
@@ -295,6 +268,17 @@ impl Keycloak {
             Some(external) if external.starts_with("https://") => external.to_owned(),
             Some(_) => self.realm_url.replacen("http://", "https://", 1),
             None => self.realm_url.clone(),
+        }
+    }
+}
+
+impl ClientsRecord {
+    /// As it is in a status.
+    pub(crate) fn of(status: &NebariAppStatus) -> Self {
+        Self {
+            config_hash: status.auth_config_hash.clone(),
+            clients_hash: status.auth_clients_hash.clone(),
+            clients: status.auth_clients.clone(),
         }
     }
 }

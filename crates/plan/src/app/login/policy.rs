@@ -23,6 +23,8 @@ pub(super) struct Endpoints {
     pub(super) end_session: Option<String>,
     /// Where its keys are; absent: the gateway cannot tell groups.
     pub(super) keys: Option<String>,
+    /// Who its tokens say that it is; absent: the platform does not know.
+    pub(super) token_issuer: Option<String>,
 }
 
 /// By what the gateway proves itself to the provider.
@@ -32,7 +34,7 @@ pub(super) struct Credentials<'a> {
     pub(super) with_id: bool,
 }
 
-/// `spec` of the policy. `live` is the one that is there; `enforce_groups` asks for the groups of the spec.
+/// `spec` of the policy, without its targets. `live` is the one that is there; `enforce_groups` asks for the groups of the spec.
 pub(super) fn policy(
     app: &App<'_>,
     auth: &Auth,
@@ -45,10 +47,11 @@ pub(super) fn policy(
     let mut oidc = oidc(app, auth, endpoints, &suffix);
     let present = live.and_then(|live| live.spec.other.get("oidc"));
     // One that is there goes on with the ID that it has: the field cannot be taken back from whoever wrote it.
-    if credentials.with_id && present.is_none_or(|oidc| oidc["clientID"].is_null()) {
-        oidc["clientIDRef"] = json!({ "group": "", "kind": "Secret", "name": credentials.secret });
-    } else {
-        oidc["clientID"] = derived::oidc_client(app.name, app.namespace).into();
+    let is_in_secret = credentials.with_id && present.is_none_or(|oidc| oidc["clientID"].is_null());
+    let client_id = (!is_in_secret).then(|| derived::oidc_client(app.name, app.namespace));
+    match &client_id {
+        Some(id) => oidc["clientID"] = id.as_str().into(),
+        None => oidc["clientIDRef"] = json!({ "group": "", "kind": "Secret", "name": credentials.secret }),
     }
     oidc["clientSecret"] =
         json!({ "group": "", "kind": "Secret", "name": credentials.secret, "namespace": app.namespace });
@@ -56,20 +59,29 @@ pub(super) fn policy(
     if let Some(forward) = auth.forward_access_token.or(forwards.then_some(false)) {
         oidc["forwardAccessToken"] = forward.into();
     }
-    let mut spec = json!({
-        "targetRefs":
-            [{ "group": GATEWAY_API_GROUP, "kind": Kind::HttpRoute.as_str(), "name": derived::http_route(app.name) }],
-    });
-    spec["oidc"] = oidc;
+    let mut spec = json!({ "oidc": oidc });
     if let Some(keys) = endpoints.keys.as_ref().filter(|_| enforce_groups && !auth.groups.is_empty()) {
-        spec["jwt"] = json!({ "providers": [{
+        let mut verifier = json!({
             "name": VERIFIER,
             "remoteJWKS": { "uri": keys },
             "extractFrom": { "cookies": [format!("IdToken-{suffix}")] },
-        }] });
+        });
+        if let Some(issuer) = &endpoints.token_issuer {
+            verifier["issuer"] = issuer.as_str().into();
+        }
+        // An ID that only the Secret says is not known here.
+        if let Some(client) = client_id {
+            verifier["audiences"] = json!([client]);
+        }
+        spec["jwt"] = json!({ "providers": [verifier] });
         spec["authorization"] = authorization(&auth.groups);
     }
     spec
+}
+
+/// `targetRefs` of a policy of these routes.
+pub(super) fn targets(routes: impl Iterator<Item = String>) -> Value {
+    routes.map(|name| json!({ "group": GATEWAY_API_GROUP, "kind": Kind::HttpRoute.as_str(), "name": name })).collect()
 }
 
 fn oidc(app: &App<'_>, auth: &Auth, endpoints: &Endpoints, suffix: &str) -> Value {

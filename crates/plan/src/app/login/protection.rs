@@ -3,6 +3,7 @@
 use gateway_api::httproutes::HttpRoute;
 use jiff::SignedDuration;
 use portreeve_api::SecurityPolicy;
+use portreeve_api::conditions;
 use portreeve_api::envoy_gateway::PolicyAncestorStatus;
 use portreeve_api::names::{self, nebari_app as derived};
 
@@ -19,10 +20,10 @@ const WARMING: SignedDuration = SignedDuration::from_secs(10);
 
 /// Why the main route of an app may not lead anywhere yet; `None` when it may.
 ///
-/// A route that leads nowhere opens only when every parent has accepted the policy as it is wanted, and when no
-/// connection is left that is older. One that is open stays so while the gateway holds a policy that demands sign-in:
-/// the gateway goes from one form of a policy to the next at once, so a change of it need not interrupt anybody. `generation`
-/// is the one that the policy has once it is as wanted.
+/// A route opens at a parent only when that parent has accepted the policy as it is wanted, and when no connection is
+/// left that is older. Where it is open it stays so while the gateway holds a policy that demands sign-in: the gateway
+/// goes from one form of a policy to the next at once, so a change of it need not interrupt anybody. `generation` is the
+/// one that the policy has once it is as wanted.
 pub(super) fn closed(
     view: &View<'_>,
     app: &App<'_>,
@@ -34,11 +35,11 @@ pub(super) fn closed(
     let Some(policy) = own_policy(view, app).filter(|policy| policy.metadata.deletion_timestamp.is_none()) else {
         return Some(not_accepted());
     };
-    let is_open = leads_somewhere(view, app);
     if !demands_sign_in(policy, app) {
         return Some(not_accepted());
     }
     for parent in parents {
+        let is_open = leads_from(view, app, parent);
         let found = policy.status.iter().flat_map(|status| &status.ancestors);
         let accepted = found
             .filter(|ancestor| is_of(ancestor, policy, parent))
@@ -83,22 +84,7 @@ pub(crate) fn may_go(view: &View<'_>, app: &App<'_>) -> bool {
         let Some(live) = view.http_route(app.namespace, &name).filter(|live| is_made_for(live, app)) else {
             return true;
         };
-        let parents: Vec<Parent> = live
-            .spec
-            .parent_refs
-            .iter()
-            .flatten()
-            .map(|parent| Parent {
-                kind: if parent.kind.as_deref() == Some(Kind::ListenerSet.as_str()) {
-                    Kind::ListenerSet.as_str()
-                } else {
-                    Kind::Gateway.as_str()
-                },
-                namespace: parent.namespace.clone().unwrap_or_else(|| app.namespace.to_owned()),
-                name: parent.name.clone(),
-                section: parent.section_name.clone(),
-            })
-            .collect();
+        let parents: Vec<Parent> = parents_of(live).collect();
         let pending = route(&http_route_statuses(live), &parents, live.metadata.generation.unwrap_or_default());
         !has_backends(live) && pending.is_none_or(|finding| finding.reason != Reason::Pending)
     };
@@ -111,10 +97,49 @@ pub(super) fn own_policy<'a>(view: &View<'a>, app: &App<'_>) -> Option<&'a Secur
     Live::SecurityPolicy(found).maker().is(app.identity()).then_some(found)
 }
 
+/// Whether sign-in is being switched on: the status knows the app without it, or has said since that it is on its way and
+/// has not been in force yet. Nothing else counts, since a policy that was in force may be gone by now.
+pub(super) fn is_switched_on(view: &View<'_>, app: &App<'_>) -> bool {
+    let Some(status) = app.status() else { return false };
+    let was_off = status.conditions.iter().any(|condition| {
+        condition.type_ == conditions::AUTH_READY && condition.reason == Reason::AuthDisabled.as_str()
+    });
+    let is_going = own_policy(view, app).is_some_and(|policy| policy.metadata.deletion_timestamp.is_some());
+    (was_off || status.auth_switching_on) && !is_going
+}
+
 /// Whether the app's main route leads to the app now.
 pub(super) fn leads_somewhere(view: &View<'_>, app: &App<'_>) -> bool {
-    let live = view.http_route(app.namespace, &derived::http_route(app.name));
-    live.is_some_and(|live| is_made_for(live, app) && has_backends(live))
+    open_route(view, app).is_some()
+}
+
+/// Whether it does so from this parent.
+fn leads_from(view: &View<'_>, app: &App<'_>, parent: &Parent) -> bool {
+    let is_it = |found: Parent| {
+        let is_there = (found.kind, &found.namespace, &found.name) == (parent.kind, &parent.namespace, &parent.name);
+        // One that names no listener means all of them.
+        is_there && (found.section.is_none() || found.section == parent.section)
+    };
+    open_route(view, app).is_some_and(|live| parents_of(live).any(is_it))
+}
+
+fn open_route<'a>(view: &View<'a>, app: &App<'_>) -> Option<&'a HttpRoute> {
+    let live = view.http_route(app.namespace, &derived::http_route(app.name))?;
+    (is_made_for(live, app) && has_backends(live)).then_some(live)
+}
+
+fn parents_of(route: &HttpRoute) -> impl Iterator<Item = Parent> {
+    let namespace = route.metadata.namespace.as_deref().unwrap_or_default();
+    route.spec.parent_refs.iter().flatten().map(move |parent| Parent {
+        kind: if parent.kind.as_deref() == Some(Kind::ListenerSet.as_str()) {
+            Kind::ListenerSet.as_str()
+        } else {
+            Kind::Gateway.as_str()
+        },
+        namespace: parent.namespace.clone().unwrap_or_else(|| namespace.to_owned()),
+        name: parent.name.clone(),
+        section: parent.section_name.clone(),
+    })
 }
 
 fn is_made_for(live: &HttpRoute, app: &App<'_>) -> bool {

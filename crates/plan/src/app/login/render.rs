@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use portreeve_api::names::nebari_app as derived;
 use serde_json::Value;
 
-use super::{ClientOwners, SignIn};
+use super::{ClientOwners, ClientsRecord, SignIn};
 use crate::app::AppCase;
 use crate::app::render::Rendering;
 use crate::body::{self, Metadata, RBAC_V1, SECURITY_POLICY_V1ALPHA1};
@@ -21,8 +21,8 @@ pub(crate) struct SignInMade {
     pub(crate) request: Option<ClientProvision>,
     /// The groups that nobody was added to, where the provider has just done what it was asked for.
     pub(in crate::app) done: Option<Vec<String>>,
-    /// `status.authConfigHash` and `status.authClientsHash`.
-    pub(in crate::app) hashes: (Option<String>, Option<String>),
+    /// What the status records of the clients.
+    pub(in crate::app) record: ClientsRecord,
     /// The annotation's value that has been heeded.
     pub(crate) heeded: Option<String>,
 }
@@ -38,7 +38,8 @@ impl<'a> Rendering<'_, '_, 'a> {
         if is_served {
             self.secret_reader(&sign_in);
         }
-        let policy = sign_in.policy(self.view, app).filter(|_| is_served).map(|spec| self.policy(spec));
+        let policy =
+            sign_in.policy(self.view, app, self.moves(case)).filter(|_| is_served).map(|spec| self.policy(spec));
         self.http_routes(case, Some((&sign_in, policy)));
         let objects = [
             (Kind::Role, derived::oidc_secret_reader(app.name)),
@@ -50,7 +51,7 @@ impl<'a> Rendering<'_, '_, 'a> {
             fault: sign_in.client(self.view, app).or_else(blocked).or_else(|| self.rendered.closed.clone()),
             request: sign_in.request().cloned(),
             done: sign_in.news().map(<[String]>::to_vec),
-            hashes: sign_in.hashes(app),
+            record: sign_in.record(app),
             heeded: sign_in.heeded().map(str::to_owned),
         });
     }
