@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use portreeve_api::names::labels::FORCE_REPROVISION;
 use portreeve_plan::{Event, Plan, ReleaseAction, World, plan};
 
 use super::{Done, Engine, EngineError, Work};
@@ -50,9 +51,20 @@ impl Engine {
             let key = Key { namespace: namespace.clone(), name: name.clone() };
             cache.get(KindName::NebariApp, &key).is_some()
         });
+        self.forget_heeded();
         let mut provision = std::mem::take(&mut plan.provision);
         provision.retain(|one| !plan.guard.contains(&one.app));
         self.provider.ask(provision, std::mem::take(&mut plan.deprovision), now);
+    }
+
+    /// An annotation that is gone may come again.
+    fn forget_heeded(&mut self) {
+        let cache = &self.cache;
+        self.provider.forget_heeded(|(namespace, name)| {
+            let key = Key { namespace: namespace.clone(), name: name.clone() };
+            let annotations = cache.get(KindName::NebariApp, &key).and_then(|app| app.metadata().annotations.as_ref());
+            annotations.is_some_and(|annotations| annotations.contains_key(FORCE_REPROVISION))
+        });
     }
 
     fn count(&self, world: &World) {
@@ -141,6 +153,10 @@ impl Engine {
         });
         if changed {
             self.pace.changed(now);
+        }
+        // At once, so that it may be set again before the next round.
+        if kind.name == KindName::NebariApp {
+            self.forget_heeded();
         }
         self.tell(write.events);
     }

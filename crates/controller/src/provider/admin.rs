@@ -10,12 +10,15 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::time::timeout;
 
 /// The largest answer that is read. A realm's scopes are some hundred kilobytes at most.
 const MAX_ANSWER: usize = 16 << 20;
+/// All but the unreserved characters of RFC 3986.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// The realm of administrators.
 const ADMIN_REALM: &str = "master";
 
@@ -184,13 +187,8 @@ fn refused(status: StatusCode, method: &Method, path: &str, body: &Value) -> Fau
 }
 
 /// As part of a query, a form or a path.
-pub(crate) fn encoded(text: &str) -> String {
-    text.bytes().fold(String::new(), |encoded, byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-            encoded + (byte as char).encode_utf8(&mut [0; 4])
-        }
-        other => encoded + &format!("%{other:02X}"),
-    })
+pub(crate) fn encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, RESERVED)
 }
 
 #[cfg(test)]
@@ -199,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_in_a_form_stays_one_value() {
-        assert_eq!(encoded("a b&c=d/é"), "a%20b%26c%3Dd%2F%C3%A9");
+        assert_eq!(encoded("a b&c=d/é~").to_string(), "a%20b%26c%3Dd%2F%C3%A9~");
     }
 
     #[test]

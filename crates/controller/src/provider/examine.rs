@@ -89,7 +89,11 @@ async fn issuer(http: &Http, settings: &KeycloakAdmin, browsers: Option<&str>) -
         return Some(Advice::new(Severity::Advised, "Keycloak", finding, "set KEYCLOAK_EXTERNAL_URL"));
     };
     let inside = format!("{}/realms/{}", settings.url, settings.realm);
-    let seen = discovered_issuer(http, settings, expected).await.or(discovered_issuer(http, settings, &inside).await)?;
+    // Tokens are asked for inside: what it calls itself there is what they say.
+    let seen = match discovered_issuer(http, settings, &inside).await {
+        Some(seen) => seen,
+        None => discovered_issuer(http, settings, expected).await?,
+    };
     (seen != expected).then(|| {
         let finding = format!("it calls itself {seen}, and browsers are told {expected}");
         Advice::new(

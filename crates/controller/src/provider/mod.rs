@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use kube::Client;
 use portreeve_plan::{ClientProvision, ClientRemoval, ProvisionReport, RemovalReport, World};
+use secrecy::SecretString;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -28,7 +29,7 @@ const REPEAT: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 4;
 
 /// Where Keycloak is, and who administers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct KeycloakAdmin {
     /// Its URL inside the cluster, with the path under which it serves.
     pub url: String,
@@ -39,7 +40,7 @@ pub struct KeycloakAdmin {
     /// The administrator's name, where the Secret is not to be asked.
     pub username: String,
     /// The administrator's password, where the Secret is not to be asked.
-    pub password: String,
+    pub password: SecretString,
     /// How long one answer may take.
     pub patience: Duration,
 }
@@ -140,6 +141,10 @@ impl Provider {
     /// Takes in what became of a request.
     pub(crate) fn take(&mut self, report: Report, now: Instant) {
         let Report { app, key, outcome, request } = report;
+        // One that was on its way when everything was stopped says nothing about now.
+        if self.running.get(&app).is_none_or(|(running, _)| *running != key) {
+            return;
+        }
         self.running.remove(&app);
         let failures = self.last.get(&app).filter(|last| last.key == key).map_or(0, |last| last.failures);
         let pause = match &outcome {
@@ -178,10 +183,24 @@ impl Provider {
         self.last.values().map(|last| last.due).filter(|due| *due > now).min()
     }
 
-    /// Cuts off everything that is under way: another replica may be at it now.
+    /// Cuts off everything that is under way, and forgets what has become of the rest: another replica is at it now, and
+    /// what this one knew may not be so when it is asked again.
     pub(crate) fn stop(&mut self) {
         for (_, handle) in std::mem::take(&mut self.running).into_values() {
             handle.abort();
+        }
+        self.last.clear();
+        self.provisions.clear();
+        self.removals.clear();
+    }
+
+    /// Forgets the annotations that have been heeded of apps that do not have them any more: one that is set again, be it
+    /// to the same value, asks again.
+    pub(crate) fn forget_heeded(&mut self, asks: impl Fn(&App) -> bool) {
+        for (app, report) in self.provisions.iter_mut().filter(|(_, report)| report.force.is_some()) {
+            if !asks(app) {
+                report.force = None;
+            }
         }
     }
 }
@@ -215,4 +234,84 @@ impl Worker {
 
 fn app_of(app: &portreeve_plan::ObjectRef) -> App {
     (app.namespace.clone().unwrap_or_default(), app.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use portreeve_plan::ObjectRef;
+    use serde_json::json;
+
+    use super::*;
+
+    fn app() -> App {
+        ("shop".to_owned(), "web".to_owned())
+    }
+
+    fn provider() -> Provider {
+        Provider {
+            worker: None,
+            sender: mpsc::channel(1).0,
+            running: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            last: BTreeMap::new(),
+            provisions: BTreeMap::new(),
+            removals: BTreeMap::new(),
+        }
+    }
+
+    /// A request is under way, and its report comes.
+    fn report(provider: &mut Provider, force: Option<&str>) -> Report {
+        let (namespace, name) = app();
+        let object =
+            ObjectRef { api_version: String::new(), kind: "NebariApp".to_owned(), namespace: Some(namespace), name };
+        let client = portreeve_plan::ProvidedClient {
+            client_id: "shop-web".to_owned(),
+            made_for: "shop/web".to_owned(),
+            body: json!({}),
+            kept: Vec::new(),
+            scopes: Vec::new(),
+            mappers: Vec::new(),
+        };
+        let request = Request::Provision(Box::new(ClientProvision {
+            app: object,
+            hash: "h".to_owned(),
+            force: force.map(str::to_owned),
+            client,
+            spa: None,
+            device: None,
+            groups: BTreeMap::new(),
+            exchange: None,
+            obsolete: Vec::new(),
+            secret: json!({}),
+        }));
+        let key = request.key();
+        provider.running.insert(app(), (key.clone(), provider.tasks.spawn(std::future::pending())));
+        Report { app: app(), key, outcome: Ok(Vec::new()), request }
+    }
+
+    #[tokio::test]
+    async fn an_annotation_that_comes_again_asks_again() {
+        let mut provider = provider();
+        let done = report(&mut provider, Some("now"));
+        provider.take(done, Instant::now());
+        provider.forget_heeded(|_| true);
+        assert_eq!(provider.provisions[&app()].force.as_deref(), Some("now"));
+        provider.forget_heeded(|_| false);
+        assert_eq!(provider.provisions[&app()].force, None);
+        assert!(provider.provisions[&app()].outcome.is_ok(), "the clients are still as they were made");
+    }
+
+    #[tokio::test]
+    async fn who_has_stopped_knows_nothing_of_before() {
+        let mut provider = provider();
+        let done = report(&mut provider, None);
+        provider.take(done, Instant::now());
+        let late = report(&mut provider, None);
+        provider.stop();
+        provider.take(late, Instant::now());
+        let mut world = World::default();
+        provider.put_into(&mut world);
+        assert!(world.provisions.is_empty() && world.removals.is_empty() && provider.last.is_empty());
+        assert_eq!(provider.next_due(Instant::now()), None);
+    }
 }

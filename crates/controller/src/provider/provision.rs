@@ -43,18 +43,28 @@ pub(super) async fn provision(admin: &Admin<'_>, request: &ClientProvision) -> R
         client(admin, public).await?;
     }
     exchange(admin, &id, request.exchange.as_deref()).await?;
+    for client_id in &request.obsolete {
+        remove_client(admin, client_id, (&request.client.made_for, "")).await?;
+    }
     Ok(Done { secret, not_own })
 }
 
 /// Deletes the clients that were made for an app.
 pub(super) async fn remove(admin: &Admin<'_>, request: &ClientRemoval) -> Result<(), Fault> {
     for (client_id, name) in &request.clients {
-        let Some(found) = find(admin, client_id).await? else { continue };
-        if is_made_for(&found, &request.made_for, name) {
-            admin.delete(&format!("/clients/{}", id_of(&found)?)).await?;
-        }
+        remove_client(admin, client_id, (&request.made_for, name)).await?;
     }
     Ok(())
+}
+
+/// Deletes a client, if it is there and was made for the app.
+async fn remove_client(admin: &Admin<'_>, client_id: &str, (made_for, name): (&str, &str)) -> Result<(), Fault> {
+    match find(admin, client_id).await? {
+        Some(found) if is_made_for(&found, made_for, name) => {
+            admin.delete(&format!("/clients/{}", id_of(&found)?)).await
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Makes a client, or writes those of its fields that Portreeve keeps; returns its ID.
@@ -90,11 +100,11 @@ async fn find(admin: &Admin<'_>, client_id: &str) -> Result<Option<Value>, Fault
     Ok(found.cloned())
 }
 
-/// By the attribute; one without it, by the name that the former operator gave.
+/// By the attribute; one without it, by the name that the former operator gave, if it gave one.
 fn is_made_for(client: &Value, made_for: &str, name: &str) -> bool {
     match client["attributes"][MADE_FOR].as_str() {
         Some(owner) => owner == made_for,
-        None => client["name"] == name,
+        None => !name.is_empty() && client["name"] == name,
     }
 }
 
@@ -289,6 +299,8 @@ mod tests {
         assert!(!is_made_for(&made(json!({ MADE_FOR: "c/d" }), "b OIDC Client"), "a/b", "b OIDC Client"));
         assert!(is_made_for(&made(json!({}), "b OIDC Client"), "a/b", "b OIDC Client"));
         assert!(!is_made_for(&made(json!({}), "${client_account}"), "a/b", "b SPA Client"));
+        // Keycloak's console leaves the name empty.
+        assert!(!is_made_for(&made(json!({}), ""), "a/b", ""));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use portreeve_api::names::labels;
 use portreeve_plan::FIELD_MANAGER;
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use super::KeycloakAdmin;
@@ -21,9 +22,9 @@ const PASSWORD: [&str; 2] = ["password", "admin-password"];
 
 /// Who administers Keycloak, as it is now: whoever changes the password need not restart anything.
 pub(crate) async fn credentials(client: &Client, settings: &KeycloakAdmin) -> Result<Credentials, Fault> {
-    if !settings.username.is_empty() && !settings.password.is_empty() {
-        let (username, password) = (settings.username.clone(), settings.password.clone());
-        return Ok(Credentials { username, password });
+    let password = settings.password.expose_secret();
+    if !settings.username.is_empty() && !password.is_empty() {
+        return Ok(Credentials { username: settings.username.clone(), password: password.to_owned() });
     }
     let (namespace, name) = &settings.secret;
     let fault = |what: &str| Fault::Secret(format!("Secret {namespace}/{name} of Keycloak's administrator {what}"));

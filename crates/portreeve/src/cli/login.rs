@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use jiff::SignedDuration;
 use portreeve_controller::KeycloakAdmin;
 use portreeve_plan::{Keycloak, Login};
+use secrecy::SecretString;
 
 /// Keycloak's port, where the environment says none that is one.
 const KEYCLOAK_PORT: u16 = 8080;
@@ -50,15 +51,9 @@ pub struct LoginArgs {
     /// Its administrator's username, instead of the Secret
     #[arg(env = "KEYCLOAK_ADMIN_USERNAME", long = "keycloak-admin-username", default_value = "", hide = true)]
     pub keycloak_admin_username: String,
-    /// Its administrator's password, instead of the Secret; only from the environment, which others cannot read
-    #[arg(
-        env = "KEYCLOAK_ADMIN_PASSWORD",
-        long = "keycloak-admin-password",
-        default_value = "",
-        hide = true,
-        hide_env_values = true
-    )]
-    pub keycloak_admin_password: String,
+    /// Its administrator's password, instead of the Secret; only from the environment: whoever lists processes reads flags
+    #[arg(skip = admin_password())]
+    pub keycloak_admin_password: SecretString,
     /// Its Service, by which the gateway reaches it
     #[arg(
         long,
@@ -191,6 +186,11 @@ impl LoginArgs {
     }
 }
 
+/// `KEYCLOAK_ADMIN_PASSWORD`; empty where it is not set.
+fn admin_password() -> SecretString {
+    std::env::var("KEYCLOAK_ADMIN_PASSWORD").unwrap_or_default().into()
+}
+
 fn signed(duration: Duration) -> SignedDuration {
     SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
@@ -204,7 +204,25 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        login: LoginArgs,
+    }
+
+    #[test]
+    fn the_administrators_password_is_in_no_flag_and_no_text() {
+        assert!(Command::try_parse_from(["x", "--keycloak-admin-password=hush"]).is_err());
+        let mut command = Command::try_parse_from(["x"]).unwrap();
+        command.login.keycloak_admin_password = "hush".into();
+        let (arguments, admin) = (format!("{command:?}"), format!("{:?}", command.login.admin()));
+        assert!(!arguments.contains("hush") && !admin.contains("hush"), "{arguments} {admin}");
+        assert!(admin.contains("nebari-realm-admin-credentials"), "{admin}");
+    }
 
     #[test]
     fn durations_are_written_as_in_go() {
