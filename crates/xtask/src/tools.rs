@@ -19,6 +19,8 @@ const CLIENTS: &[(&str, &str)] = &[
     ("pip3", "python3-pip"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
+    // A real browser signs in.
+    ("chromium", "chromium"),
     // Keycloak is a Java program from Maven Central.
     ("java", "openjdk-17-jre-headless"),
     ("mvn", "maven"),

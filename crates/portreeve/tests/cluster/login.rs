@@ -1,18 +1,20 @@
 //! Sign-in in front of apps: the real Keycloak, Envoy Gateway and Envoy, a scripted browser, and clients that try to get
 //! past it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use futures_util::FutureExt;
-use portreeve_testkit::keycloak::ADMIN;
+use hyper::Method;
+use portreeve_testkit::keycloak::{ADMIN, REALM};
 use portreeve_testkit::{Bed, Channel, Part, eventually, fixtures};
 use serde_json::{Value, json};
 
-use crate::login_provider::{REMOVAL, away};
+use crate::login_provider::{NEW_PASSWORD, REMOVAL, away, new_password};
 use crate::support::{
-    Browser, ENVOY_GATEWAY, GATEWAY_API, Intruder, NEBARI, Operator, Platform, Team, has, issuer, message, say,
-    side_by_side,
+    Browser, Chromium, ENVOY_GATEWAY, GATEWAY_API, Intruder, NEBARI, Operator, Page, Platform, Team, has, issuer,
+    message, say, side_by_side,
 };
 
 /// How long a change may take from the API to the gateway's sockets, with the wait for old connections.
@@ -33,6 +35,8 @@ async fn visitors_sign_in() {
             ("the_contract_of_the_former_operator_holds", contract(&platform).boxed_local()),
             ("an_app_without_its_secret_says_so", no_secret(&platform).boxed_local()),
             ("members_get_in_and_others_do_not", groups(&platform).boxed_local()),
+            ("two_apps_in_two_tabs_do_not_disturb_each_other", tabs(&platform).boxed_local()),
+            ("a_real_browser_signs_in_and_out_in_two_tabs", chromium(&platform).boxed_local()),
             ("clients_of_others_are_left_alone", foreign_client(&platform).boxed_local()),
             ("clients_go_with_their_app", leaving(&platform).boxed_local()),
             ("a_device_signs_in_and_its_token_is_exchanged", device(&platform).boxed_local()),
@@ -40,10 +44,12 @@ async fn visitors_sign_in() {
         || operator.log(),
     )
     .await;
+    let outcome = new_password(&platform).await;
+    outcome.unwrap_or_else(|error| panic!("{error:?}\n--- the operator ---\n{}", operator.log()));
     let outcome = away(&platform, &arguments).await;
     outcome.unwrap_or_else(|error| panic!("{error:?}\n--- the operator ---\n{}", operator.log()));
     let log = operator.log();
-    assert!(!log.contains(ADMIN.1) && !log.contains("eyJ"), "a secret is in the log");
+    assert!(![ADMIN.1, NEW_PASSWORD, "eyJ"].iter().any(|secret| log.contains(secret)), "a secret is in the log");
     operator.stop().await.unwrap();
 }
 
@@ -127,6 +133,16 @@ async fn contract(platform: &Platform) -> anyhow::Result<()> {
         annotations["nebari.dev/force-reprovision"].is_null() && has(object, ("AuthReady", "True", "AuthConfigured"))
     };
     platform.bed.wait_for(NEBARI, "NebariApp", &name, "has lost the annotation", holds).await?;
+    // The same value again, after somebody has changed the client at the provider.
+    let keycloak = platform.bed.keycloak()?;
+    let mut client = keycloak.client("sign-in-web").await?.context("the client is there")?;
+    client["redirectUris"] = json!(["https://elsewhere.example.test/"]);
+    let id = client["id"].as_str().context("it has an ID")?.to_owned();
+    keycloak.admin(Method::PUT, &format!("/{REALM}/clients/{id}"), Some(client)).await?;
+    platform.bed.apply(&again.to_string()).await?;
+    platform.bed.wait_for(NEBARI, "NebariApp", &name, "has lost the annotation again", holds).await?;
+    let client = keycloak.client("sign-in-web").await?.context("the client is there")?;
+    ensure!(client["redirectUris"][0].as_str().is_some_and(|url| url.ends_with("/cb")), "not made again: {client}");
     let after = team.must_get("v1", "Secret", "web-oidc-client").await?;
     assert_eq!(after["data"]["client-secret"], secret["data"]["client-secret"], "the client keeps its secret");
     let page = Browser::new(platform).sign_in(&format!("https://{}/a?b=c", hostname(&team, "web")), "bob").await?;
@@ -194,6 +210,105 @@ async fn groups(platform: &Platform) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// One browser, two apps: their sessions are two, whatever becomes of the other.
+async fn tabs(platform: &Platform) -> anyhow::Result<()> {
+    let team = Team::new(platform, "tabs").await?;
+    for name in ["one", "two"] {
+        platform.bed.apply(&app(&team, name, json!({"tls": {}}), json!({"enabled": true})).to_string()).await?;
+    }
+    for name in ["one", "two"] {
+        team.wait_ready(name).await?;
+    }
+    let url = |name: &str| format!("https://{}/private", hostname(&team, name));
+    let is_in = |page: &Page| page.status == 200 && page.body.contains("Welcome to tabs");
+    let mut alice = eventually("alice signs in at one", WAY, async || {
+        let mut alice = Browser::new(platform);
+        let page = alice.sign_in(&url("one"), "alice").await?;
+        ensure!(is_in(&page), "{page:?}");
+        Ok(alice)
+    })
+    .await?;
+    // The provider knows her by now.
+    let page = alice.open(&url("two")).await?;
+    ensure!(is_in(&page), "{page:?}");
+    let tokens = |alice: &Browser<'_>, name: &str| -> BTreeSet<String> {
+        let names = alice.cookies(&hostname(&team, name)).into_iter();
+        names.filter(|name| name.starts_with("IdToken-") || name.starts_with("AccessToken-")).collect()
+    };
+    let (one, two) = (tokens(&alice, "one"), tokens(&alice, "two"));
+    ensure!(one.len() == 2 && two.len() == 2 && one.is_disjoint(&two), "{one:?} {two:?}");
+    for name in ["one", "two", "one"] {
+        let page = alice.get(&url(name)).await?;
+        ensure!(is_in(&page), "{name}: {page:?}");
+    }
+    alice.get(&format!("https://{}/logout", hostname(&team, "one"))).await?;
+    let page = alice.get(&url("one")).await?;
+    ensure!(page.status == 302, "{page:?}");
+    let page = alice.get(&url("two")).await?;
+    ensure!(is_in(&page), "signing out of one ends two: {page:?}");
+    Ok(())
+}
+
+/// Chromium with two tabs, each at an app of its own.
+async fn chromium(platform: &Platform) -> anyhow::Result<()> {
+    let team = Team::new(platform, "chromium").await?;
+    let routing = json!({"tls": {}, "publicRoutes": [{"pathPrefix": "/open"}]});
+    let deny = json!([{"name": "X-Requested-With", "value": "XMLHttpRequest"}]);
+    let auth = json!({"enabled": true, "groups": ["staff"], "denyRedirect": deny});
+    for name in ["one", "two"] {
+        platform.bed.apply(&app(&team, name, routing.clone(), auth.clone()).to_string()).await?;
+    }
+    for name in ["one", "two"] {
+        team.wait_ready(name).await?;
+    }
+    let url = |name: &str, path: &str| format!("https://{}{path}", hostname(&team, name));
+    // The scripted browser waits until the gateway has the provider's keys.
+    for name in ["one", "two"] {
+        eventually("a member gets in", WAY, async || {
+            let page = Browser::new(platform).sign_in(&url(name, "/"), "alice").await?;
+            ensure!(page.status == 200, "{page:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    let chromium = Chromium::start(platform).await?;
+    let (mut one, mut two) = (chromium.tab().await?, chromium.tab().await?);
+    one.go(&url("one", "/open")).await?;
+    one.wait_for_text("Welcome to chromium").await?;
+    one.go(&url("one", "/private?a=b")).await?;
+    two.go(&url("two", "/private")).await?;
+    // Both tabs ask at once; whoever signs in in one is known in the other.
+    two.wait_for("document.querySelector('#kc-form-login') !== null").await?;
+    one.sign_in("alice").await?;
+    one.wait_for_text("Welcome to chromium").await?;
+    ensure!(one.evaluate("location.pathname + location.search").await? == "/private?a=b", "another page");
+    two.go(&url("two", "/private")).await?;
+    two.wait_for_text("Welcome to chromium").await?;
+    let script = "Promise.all([...Array(10).keys()].map(() => fetch('/private').then(answer => answer.status)))                  .then(all => all.join())";
+    let well = [200_u16; 10].map(|status| status.to_string()).join(",");
+    for tab in [&mut one, &mut two] {
+        assert_eq!(tab.evaluate(script).await?, well.as_str(), "ten requests at once");
+    }
+
+    one.go(&url("one", "/logout")).await?;
+    // The gateway ends its own session, and Keycloak may ask whether it is to end its own too.
+    one.wait_for("document.querySelector('#kc-logout, #kc-form-login') !== null").await?;
+    if one.evaluate("document.querySelector('#kc-logout') !== null").await? == true {
+        one.evaluate("document.querySelector('#kc-logout').click()").await?;
+    }
+    let denied = "fetch('/private', {headers: {'X-Requested-With': 'XMLHttpRequest'}}).then(answer => answer.status)";
+    one.go(&url("one", "/open")).await?;
+    one.wait_for_text("Welcome to chromium").await?;
+    assert_eq!(one.evaluate(denied).await?, 401, "a script of a page that nobody has signed in to");
+    assert_eq!(two.evaluate(script).await?, well.as_str(), "signing out of one ends two");
+
+    one.go(&url("one", "/private")).await?;
+    one.sign_in("bob").await?;
+    one.wait_for("!document.body.innerText.includes('Welcome to') && location.pathname === '/private'").await?;
+    assert_eq!(one.evaluate("fetch('/private').then(answer => answer.status)").await?, 403, "bob is no member");
+    Ok(())
+}
+
 /// nebariapp A.12 (12), (13)
 async fn foreign_client(platform: &Platform) -> anyhow::Result<()> {
     let team = Team::new(platform, "foreign").await?;
@@ -203,8 +318,25 @@ async fn foreign_client(platform: &Platform) -> anyhow::Result<()> {
     ensure!(message(&found, "AuthReady").contains("was not made for this app"), "{found}");
     let route = team.must_get(GATEWAY_API, "HTTPRoute", "web-route").await?;
     assert_eq!(route["spec"]["rules"][0]["backendRefs"].as_array().map(Vec::len), Some(0), "{route}");
-    let account = platform.bed.keycloak()?.client("account").await?.context("Keycloak has it")?;
+    let keycloak = platform.bed.keycloak()?;
+    let account = keycloak.client("account").await?.context("Keycloak has it")?;
     ensure!(account["redirectUris"].to_string().contains("/realms/"), "{account}");
+
+    // An ID that is another's while the app has it, and gone when the app has another.
+    let page = |id: &str| json!({"enabled": true, "spaClient": {"enabled": true, "clientId": id}});
+    platform.bed.apply(&app(&team, "page", json!({"tls": {}}), page("foreign-page-1")).to_string()).await?;
+    team.wait("page", &[("AuthReady", "True", "AuthConfigured")]).await?;
+    platform.bed.apply(&app(&team, "web", json!({"tls": {}}), page("foreign-page-1")).to_string()).await?;
+    team.wait("web", &[("AuthReady", "False", "ClientConflict")]).await?;
+    platform.bed.apply(&app(&team, "page", json!({"tls": {}}), page("foreign-page-2")).to_string()).await?;
+    eventually("the client of before goes to the app that waits for it", WAY, async || {
+        ensure!(keycloak.client("foreign-page-2").await?.is_some(), "the new one is not there");
+        let client = keycloak.client("foreign-page-1").await?.context("nobody has it")?;
+        ensure!(client["attributes"]["nebari.dev/app"] == "foreign/web", "{client}");
+        Ok(())
+    })
+    .await?;
+    team.wait("web", &[("AuthReady", "True", "AuthConfigured")]).await?;
     Ok(())
 }
 
@@ -306,6 +438,7 @@ async fn never_open(platform: &Platform, operator: Operator, arguments: &[&str])
     settle(platform, &team, &intruders, "the policy was deleted").await?;
 
     platform.bed.kill(Part::Keycloak);
+    at_new.next_phase();
     tokio::time::sleep(Duration::from_secs(3)).await;
     ensure!(at_new.count(302) > 0, "nobody is sent to sign in while Keycloak is away: {}", at_new.summary());
     platform.bed.start(Part::Keycloak).await?;
@@ -341,8 +474,13 @@ async fn settle(platform: &Platform, team: &Team<'_>, intruders: &[Intruder], wh
     for intruder in intruders {
         let old = intruder.use_old_connections().await;
         say(&format!("{what}: {}, of these {old} on old connections", intruder.summary()));
-        intruder.assert_kept_out();
-        ensure!(intruder.count(302) > 0, "{what}: nobody is sent to sign in: {}", intruder.summary());
+        intruder.next_phase();
+        eventually(&format!("visitors are sent to sign in after {what}"), WAY, async || {
+            ensure!(intruder.count(302) > 0, "{}", intruder.summary());
+            Ok(())
+        })
+        .await?;
+        intruder.next_phase();
     }
     Ok(())
 }

@@ -16,6 +16,8 @@ use crate::support::{Browser, NEBARI, Platform, Team, message};
 
 /// How long a deleted app waits for the provider here.
 pub(crate) const REMOVAL: &str = "--keycloak-removal-timeout=30s";
+/// Of the administrator who comes later.
+pub(crate) const NEW_PASSWORD: &str = "second-of-the-bed";
 /// How long a change may take from the API to the gateway's sockets.
 const WAY: Duration = Duration::from_mins(1);
 
@@ -58,6 +60,38 @@ pub(crate) async fn away(platform: &Platform, arguments: &[&str]) -> anyhow::Res
     Ok(())
 }
 
+/// The administrator gets another name and password while the operator runs: the Secret says so, and nothing is restarted.
+pub(crate) async fn new_password(platform: &Platform) -> anyhow::Result<()> {
+    let team = Team::new(platform, "password").await?;
+    let keycloak = platform.bed.keycloak()?;
+    let user = json!({
+        "username": "second", "enabled": true,
+        "credentials": [{"type": "password", "value": NEW_PASSWORD, "temporary": false}],
+    });
+    keycloak.admin(Method::POST, "/master/users", Some(user)).await?;
+    let found = keycloak.admin(Method::GET, "/master/users?username=second&exact=true", None).await?;
+    let id = found[0]["id"].as_str().context("the user is there")?;
+    let role = keycloak.admin(Method::GET, "/master/roles/admin", None).await?;
+    let path = format!("/master/users/{id}/role-mappings/realm");
+    keycloak.admin(Method::POST, &path, Some(json!([role]))).await?;
+    let secret = |username: &str, password: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"namespace": "keycloak", "name": "nebari-realm-admin-credentials"},
+            "stringData": {"username": username, "password": password},
+        })
+    };
+    let auth = json!({"enabled": true});
+    platform.bed.apply(&secret("second", "no longer this").to_string()).await?;
+    platform.bed.apply(&app(&team, "web", json!({"tls": {}}), auth).to_string()).await?;
+    let told = team.wait("web", &[("AuthReady", "False", "ProvisioningFailed")]).await?;
+    ensure!(message(&told, "AuthReady").contains("refuses the administrator"), "{told}");
+    platform.bed.apply(&secret("second", NEW_PASSWORD).to_string()).await?;
+    team.wait("web", &[("AuthReady", "True", "AuthConfigured")]).await?;
+    ensure!(keycloak.client("password-web").await?.is_some(), "the client is not there");
+    platform.bed.apply(&secret(ADMIN.0, ADMIN.1).to_string()).await
+}
+
 /// Every mistake has a finding of its own.
 async fn doctor_on_a_wrong_setup(platform: &Platform, arguments: &[&str]) -> anyhow::Result<()> {
     let well = found(platform, arguments, &[]).await?;
@@ -66,12 +100,18 @@ async fn doctor_on_a_wrong_setup(platform: &Platform, arguments: &[&str]) -> any
         "username": "nobody", "enabled": true, "credentials": [{"type": "password", "value": "nobody", "temporary": false}],
     });
     platform.bed.keycloak()?.admin(Method::POST, "/master/users", Some(nobody)).await?;
-    let (known, unknown) = (format!("--keycloak-admin-username={}", ADMIN.0), "--keycloak-admin-username=nobody");
+    for (secret, username, password) in [("wrong", ADMIN.0, "wrong"), ("no-admin", "nobody", "nobody")] {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "keycloak", "name": secret},
+            "stringData": {"username": username, "password": password},
+        });
+        platform.bed.apply(&secret.to_string()).await?;
+    }
     let mistakes: [(&[&str], &str, &str); 5] = [
         (&["--keycloak-url=http://127.0.0.1:9"], "cannot be reached", "set KEYCLOAK_URL"),
         (&["--keycloak-realm=nowhere"], "answers 404", "create realm nowhere"),
-        (&[&known, "--keycloak-admin-password=wrong"], "refuses the administrator", "Secret keycloak/"),
-        (&[unknown, "--keycloak-admin-password=nobody"], "answers 403", "realm-admin"),
+        (&["--keycloak-admin-secret-name=wrong"], "refuses the administrator", "Secret keycloak/wrong"),
+        (&["--keycloak-admin-secret-name=no-admin"], "answers 403", "realm-admin"),
         (&["--keycloak-external-url=http://elsewhere.example.test"], "it calls itself http://", "KC_HOSTNAME"),
     ];
     for (mistake, finding, to_do) in mistakes {

@@ -265,18 +265,29 @@ fn app(source: Source) -> String {
 
 /// Puts the former operator's entry at the end of the Gateway's listeners, as one who updates the whole object does.
 async fn add_entry(bed: &Bed) {
+    add_former_entry(bed, SECTION, NAME, ("shop", "web-shop-tls")).await.unwrap();
+}
+
+/// Puts an entry of the former operator on the shared Gateway, for the app of a namespace, with a Secret of the Gateway's.
+pub(crate) async fn add_former_entry(
+    bed: &Bed,
+    section: &str,
+    name: &str,
+    (namespace, secret): (&str, &str),
+) -> anyhow::Result<()> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "Gateway"));
     let gateways: Api<DynamicObject> = Api::namespaced_with(bed.client(), "envoy-gateway-system", &resource);
-    let gateway = gateways.get("nebari-gateway").await.unwrap();
-    let mut listeners = gateway.data["spec"]["listeners"].as_array().unwrap().clone();
+    let gateway = gateways.get("nebari-gateway").await?;
+    let mut listeners = gateway.data["spec"]["listeners"].as_array().cloned().unwrap_or_default();
     listeners.push(json!({
-        "name": SECTION, "hostname": NAME, "port": 443, "protocol": "HTTPS",
-        "tls": {"mode": "Terminate", "certificateRefs": [{"name": "web-shop-tls", "namespace": "envoy-gateway-system"}]},
+        "name": section, "hostname": name, "port": 443, "protocol": "HTTPS",
+        "tls": {"mode": "Terminate", "certificateRefs": [{"name": secret, "namespace": "envoy-gateway-system"}]},
         "allowedRoutes": {"namespaces": {"from": "Selector",
-            "selector": {"matchLabels": {"kubernetes.io/metadata.name": "shop"}}}},
+            "selector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}},
     }));
     let patch = Patch::Merge(json!({"spec": {"listeners": listeners}}));
-    gateways.patch("nebari-gateway", &PatchParams::default(), &patch).await.unwrap();
+    gateways.patch("nebari-gateway", &PatchParams::default(), &patch).await?;
+    Ok(())
 }
 
 fn former_route(app: &Value) -> String {

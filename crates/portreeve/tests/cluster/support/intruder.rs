@@ -61,23 +61,29 @@ impl Intruder {
         used
     }
 
-    /// How often a status was answered so far.
+    /// How often a status was answered in this phase.
     pub(crate) fn count(&self, status: u16) -> usize {
         self.account().answers.get(&status).copied().unwrap_or_default()
     }
 
-    /// Fails if one byte of the app has ever come.
+    /// Fails if one byte of the app has come.
     pub(crate) fn assert_kept_out(&self) {
         let account = self.account();
         assert!(account.leaks.is_empty(), "{} got {:#?} among {:?}", self.name, account.leaks, account.answers);
     }
 
-    /// Forgets what it has got so far.
+    /// Forgets what it has got so far, when that is no matter any more.
     pub(crate) fn forget(&self) {
         *self.account() = Account::default();
     }
 
-    /// What it has got so far, for people.
+    /// Ends a phase: fails if one byte of the app came in it, and counts anew from here.
+    pub(crate) fn next_phase(&self) {
+        self.assert_kept_out();
+        self.forget();
+    }
+
+    /// What it has got in this phase, for people.
     pub(crate) fn summary(&self) -> String {
         format!("{}: {:?}", self.name, self.account().answers)
     }

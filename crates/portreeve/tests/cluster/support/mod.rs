@@ -1,6 +1,7 @@
 //! The operator, the platform that it runs on, and the teams whose apps it serves.
 
 mod browser;
+mod chromium;
 pub(crate) mod dask;
 mod exported;
 mod intruder;
@@ -11,7 +12,8 @@ mod scenarios;
 mod team;
 pub(crate) mod tenants;
 
-pub(crate) use browser::Browser;
+pub(crate) use browser::{Browser, Page};
+pub(crate) use chromium::Chromium;
 pub(crate) use exported::{exported, policy_verdicts};
 pub(crate) use intruder::Intruder;
 pub(crate) use operator::Operator;
