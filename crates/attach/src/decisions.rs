@@ -5,6 +5,7 @@ use gateway_api::gateways::Gateway;
 use crate::index::{Index, name_of};
 use crate::listener::{Listener, ListenerFault};
 use crate::owners::{self, Merged, Owner, OwnerKind};
+use crate::policies::{Policies, Policy};
 use crate::routes::{self, Route};
 use crate::{Objects, Settings, Warning, annotations, certificates, conflicts};
 
@@ -15,6 +16,8 @@ pub(crate) struct Decisions<'a> {
     pub listeners: Vec<Listener<'a>>,
     /// The oldest first.
     pub routes: Vec<Route<'a>>,
+    /// The oldest first.
+    pub policies: Vec<Policy<'a>>,
     pub warnings: Vec<Warning>,
 }
 
@@ -26,10 +29,11 @@ pub(crate) fn decide<'a>(objects: &'a Objects, settings: &Settings) -> Decisions
     refuse_unsupported(&owners, &mut listeners);
     conflicts::mark_overlaps(&owners, &mut listeners);
     certificates::resolve(&index, &owners, &mut listeners);
-    let routes = routes::attach(objects, &index, &owners, &listeners);
+    let policies = Policies::new(objects, &index);
+    let routes = routes::attach(objects, &index, &owners, &listeners, &policies);
     warnings.extend(routes::orphans(objects));
     warnings.extend(ignored(&owners, &listeners));
-    Decisions { owners, listeners, routes, warnings }
+    Decisions { owners, listeners, routes, policies: policies.all, warnings }
 }
 
 /// Conflicts come first: a listener that lost its port says so even where its protocol is not supported anyway.

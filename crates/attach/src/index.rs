@@ -26,7 +26,6 @@ pub(crate) struct Index<'a> {
     services: HashMap<Name<'a>, &'a Service>,
     slices: HashMap<Name<'a>, Vec<&'a EndpointSlice>>,
     grants: HashSet<Grant<'a>>,
-    unprotectable: &'a BTreeMap<(String, String), String>,
 }
 
 /// Something that refers across namespaces: its kind (in the group of Gateway API) and its namespace.
@@ -63,7 +62,6 @@ impl<'a> Index<'a> {
             services: objects.services.iter().map(|service| (name_of(&service.metadata), &**service)).collect(),
             slices: slices_by_service(objects),
             grants: objects.reference_grants.iter().flat_map(|grant| lines(grant)).collect(),
-            unprotectable: &objects.unprotectable,
         }
     }
 
@@ -85,11 +83,6 @@ impl<'a> Index<'a> {
 
     pub(crate) fn slices(&self, service: Name<'a>) -> &[&'a EndpointSlice] {
         self.slices.get(&service).map_or(&[], Vec::as_slice)
-    }
-
-    /// What protects an HTTPRoute that cannot be applied here.
-    pub(crate) fn unprotectable(&self, (namespace, name): Name<'_>) -> Option<&'a str> {
-        self.unprotectable.get(&(namespace.to_owned(), name.to_owned())).map(String::as_str)
     }
 
     /// Whether `from` may name `to`: in one namespace always, elsewhere by a ReferenceGrant of the namespace of `to`.

@@ -20,6 +20,7 @@ mod listener;
 mod namespaces;
 mod network_policy;
 mod owners;
+mod policies;
 mod references;
 mod routes;
 mod serve;
@@ -40,6 +41,7 @@ use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 pub use network_policy::{AdminPolicy, Dependence, Doubt, GatewayPods, PodLabels, Pods, Verdict};
+pub use policies::{PolicyAncestor, PolicyStatus, SecurityPolicy};
 use portreeve_table::{PortKey, Table};
 pub use trace::{Hop, Origin, Question, RequestQuestion, Trace, trace};
 
@@ -64,15 +66,14 @@ pub struct Objects {
     pub services: Vec<Arc<Service>>,
     /// The endpoints of the Services, found by the label `kubernetes.io/service-name`.
     pub endpoint_slices: Vec<Arc<EndpointSlice>>,
-    /// The certificates of listeners.
+    /// The certificates of listeners, and what proves the gateway to identity providers.
     pub secrets: Vec<Arc<Secret>>,
     /// Needed for [`Question::from`] only.
     pub network_policies: Vec<Arc<NetworkPolicy>>,
     /// Likewise.
     pub admin_policies: Vec<AdminPolicy>,
-    /// HTTPRoutes, by namespace and name, that somebody protects by means that this gateway does not have, and which
-    /// means. They are refused: nobody is let in unprotected.
-    pub unprotectable: BTreeMap<(String, String), String>,
+    /// What protects routes. A route whose protection cannot be applied is refused: nobody is let in unprotected.
+    pub security_policies: Vec<Arc<SecurityPolicy>>,
 }
 
 /// Which Gateways are served, and under which controller name statuses are written.
@@ -128,6 +129,8 @@ pub struct Attached {
     pub http_routes: Vec<StatusOf<HttpRouteStatus>>,
     /// Likewise.
     pub tls_routes: Vec<StatusOf<TlsRouteStatus>>,
+    /// Those of the policies whose routes name either; likewise.
+    pub security_policies: Vec<StatusOf<PolicyStatus>>,
     /// What a person should know and no status can say, such as a certificate that has expired.
     pub warnings: Vec<Warning>,
 }
@@ -173,6 +176,7 @@ pub fn attach(objects: &Objects, settings: &Settings, data_plane: &DataPlane, no
         listener_sets: owners.listener_sets,
         http_routes: routes.http,
         tls_routes: routes.tls,
+        security_policies: status::policy_statuses(&decisions, &settings.controller_name, now),
         warnings,
     }
 }

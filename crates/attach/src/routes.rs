@@ -7,13 +7,14 @@ use gateway_api::httproutes::{HttpRoute, HttpRouteRules};
 use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use portreeve_names::HostPattern;
-use portreeve_table::RouteId;
+use portreeve_table::{Login, RouteId};
 
 use crate::backends::{self, Backend};
 use crate::http_rules::{HttpRule, Unsupported};
 use crate::index::{GATEWAY_GROUP, Index, Name, age, name_of};
 use crate::listener::{Listener, RouteKind};
 use crate::owners::{Owner, OwnerKind};
+use crate::policies::Policies;
 use crate::references::{BackendRef, ParentRef};
 use crate::{Objects, Warning};
 
@@ -25,6 +26,8 @@ pub(crate) struct Route<'a> {
     /// As the route lists them, empty for every name; or which one cannot be read.
     pub hosts: Result<Vec<HostPattern>, String>,
     pub rules: Vec<Rule<'a>>,
+    /// Who gets there; absent: everybody.
+    pub login: Option<Arc<Login>>,
     /// One for each parent reference that is ours, in the order of the route.
     pub parents: Vec<Parent<'a>>,
 }
@@ -70,7 +73,7 @@ pub(crate) enum Refusal {
     UnreadableHostname(String),
     #[error("{0}")]
     NoRuleLeft(String),
-    #[error("{0} protects it, which this gateway cannot apply, so nobody is let in")]
+    #[error("{0}; nobody is let in")]
     Unprotectable(String),
 }
 
@@ -92,8 +95,9 @@ pub(crate) fn attach<'a>(
     index: &Index<'a>,
     owners: &[Owner<'a>],
     listeners: &[Listener<'a>],
+    policies: &Policies<'a>,
 ) -> Vec<Route<'a>> {
-    let parents = Parents::new(index, owners, listeners);
+    let parents = Parents::new(index, owners, listeners, policies);
     let http = objects.http_routes.iter().map(|route| RouteSpec::from(&**route));
     let tls = objects.tls_routes.iter().map(|route| RouteSpec::from(&**route));
     let mut specs: Vec<_> = http.chain(tls).collect();
@@ -210,13 +214,19 @@ struct Parents<'r, 'a> {
     index: &'r Index<'a>,
     owners: &'r [Owner<'a>],
     listeners: &'r [Listener<'a>],
+    policies: &'r Policies<'a>,
     places: HashMap<(OwnerKind, Name<'a>), usize>,
 }
 
 impl<'r, 'a> Parents<'r, 'a> {
-    fn new(index: &'r Index<'a>, owners: &'r [Owner<'a>], listeners: &'r [Listener<'a>]) -> Self {
+    fn new(
+        index: &'r Index<'a>,
+        owners: &'r [Owner<'a>],
+        listeners: &'r [Listener<'a>],
+        policies: &'r Policies<'a>,
+    ) -> Self {
         let places = owners.iter().enumerate().map(|(place, owner)| ((owner.kind(), owner.name()), place)).collect();
-        Self { index, owners, listeners, places }
+        Self { index, owners, listeners, policies, places }
     }
 
     /// `None` when no parent is ours.
@@ -237,7 +247,8 @@ impl<'r, 'a> Parents<'r, 'a> {
         let parents = parents.collect();
         let (namespace, name) = name_of(spec.metadata);
         let id = RouteId(Arc::from(format!("{}/{namespace}/{name}", spec.kind.as_str())));
-        Some(Route { id, kind: spec.kind, metadata: spec.metadata, hosts, rules, parents })
+        let login = self.policies.login((namespace, name)).filter(|_| spec.kind == RouteKind::Http);
+        Some(Route { id, kind: spec.kind, metadata: spec.metadata, hosts, rules, login, parents })
     }
 
     /// The tests in the order in which their reasons take precedence.
@@ -256,10 +267,10 @@ impl<'r, 'a> Parents<'r, 'a> {
         if let Some(problem) = no_rule_left(rules) {
             return Err(Refusal::NoRuleLeft(problem));
         }
-        match self.index.unprotectable(name_of(route.metadata)).filter(|_| route.kind == RouteKind::Http) {
-            Some(protection) => Err(Refusal::Unprotectable(protection.to_owned())),
-            None => Ok(attachments),
+        if route.kind == RouteKind::Http {
+            self.policies.check(name_of(route.metadata), &self.owners[owner]).map_err(Refusal::Unprotectable)?;
         }
+        Ok(attachments)
     }
 
     /// The listeners that the reference means.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use portreeve_names::HostPattern;
 use portreeve_table::{
-    AddressBlock, Backends, HostMap, HttpFilters, HttpListener, HttpRoute, HttpRoutes, Port, PortKey, Table, TcpRoute,
-    TlsListener, TlsService,
+    AddressBlock, Backends, HostMap, HttpFilters, HttpListener, HttpMatch, HttpRoute, HttpRoutes, PathMatch, Port,
+    PortKey, Table, TcpRoute, TlsListener, TlsService,
 };
 
 use crate::annotations;
@@ -122,7 +122,8 @@ impl<'d, 'a> Attached<'d, 'a> {
     fn http(&self, listener: usize) -> HttpRoutes {
         let mut found = HttpRoutes::default();
         for (route, hosts) in self.of(listener) {
-            for entry in route.rules.iter().flat_map(|rule| http_routes(route, rule)) {
+            let rules = route.rules.iter().flat_map(|rule| http_routes(route, rule));
+            for entry in rules.chain(sign_in_routes(route)) {
                 found.insert(hosts.clone(), entry);
             }
         }
@@ -141,8 +142,27 @@ fn http_routes(route: &Route<'_>, rule: &Rule<'_>) -> Vec<HttpRoute> {
         matches: Clone::clone(matches),
         filters: filters.clone(),
         backends: Arc::clone(&backends),
+        login: route.login.clone(),
     };
     rule.http.matches.iter().map(entry).collect()
+}
+
+/// The paths by which visitors come back from the provider and sign out are the gateway's, whatever the rules take.
+fn sign_in_routes(route: &Route<'_>) -> Vec<HttpRoute> {
+    let paths = route.login.iter().flat_map(|login| [&login.callback.path, &login.logout_path]);
+    let entry = |path: &String| HttpRoute {
+        id: route.id.clone(),
+        matches: HttpMatch {
+            path: PathMatch::Exact(path.clone()),
+            method: None,
+            headers: Vec::new(),
+            query: Vec::new(),
+        },
+        filters: HttpFilters::default(),
+        backends: Arc::default(),
+        login: route.login.clone(),
+    };
+    paths.map(entry).collect()
 }
 
 fn backends(rule: &Rule<'_>) -> Backends {

@@ -1,6 +1,7 @@
 //! From decisions to statuses.
 
 mod listeners;
+mod policies;
 mod routes;
 
 use std::collections::HashMap;
@@ -9,6 +10,7 @@ use gateway_api::gatewayclasses::{GatewayClass, GatewayClassStatus, GatewayClass
 use gateway_api::gateways::{Gateway, GatewayStatus, GatewayStatusAddresses};
 use gateway_api::listenersets::{ListenerSet, ListenerSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+pub(crate) use policies::policy_statuses;
 pub(crate) use routes::route_statuses;
 
 use crate::conditions::{self, Finding, Kind, Stamp, State};

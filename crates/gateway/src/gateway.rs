@@ -13,6 +13,7 @@ use crate::admission::Admission;
 use crate::http::Pool;
 use crate::listener::{BindError, Bound, OpenPort};
 use crate::load::Loads;
+use crate::login::SignIn;
 use crate::monitor::Monitor;
 use crate::observe::Observer;
 use crate::settings::Settings;
@@ -41,6 +42,7 @@ impl Gateway {
         let shared = Shared {
             pool: Pool::new(&settings, &tasks),
             admission: Arc::new(Admission::new(&settings)),
+            sign_in: SignIn::new(settings.session_secret.clone()),
             settings,
             observer,
             installed,

@@ -12,6 +12,8 @@
 //!              └─ nobody's name ──────────────────────► plain close, never a TLS alert
 //! ```
 //!
+//! Where a route demands it, a request goes on only for a visitor who has signed in: see [`portreeve_table::Login`].
+//!
 //! Everything that ends is reported once to the [`Observer`], with the reason when it was not served.
 //!
 //! # What an open tunnel costs
@@ -31,6 +33,7 @@ mod gateway;
 mod http;
 mod listener;
 mod load;
+mod login;
 mod monitor;
 mod observe;
 mod preface;
@@ -42,6 +45,7 @@ mod tunnels;
 
 pub use gateway::Gateway;
 pub use listener::BindError;
+pub use login::SessionSecret;
 pub use monitor::Monitor;
 pub use observe::{AccessRecord, Limit, Observer, Outcome, Places, RequestRecord, Traffic};
 pub use settings::Settings;

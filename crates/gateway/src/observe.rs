@@ -101,6 +101,12 @@ pub enum Outcome {
     Misdirected,
     /// No route of the listener takes this name or request.
     NoRoute,
+    /// Nobody has signed in: the client was told to, or refused.
+    NotSignedIn,
+    /// Who has signed in may not go on.
+    Forbidden,
+    /// Nobody can sign in, since the identity provider cannot be asked.
+    ProviderAway,
     /// The route has no backend with a share.
     NoBackend,
     /// The backend cannot be dialled.
@@ -164,6 +170,9 @@ impl Outcome {
             Self::BadRequest => "BadRequest",
             Self::Misdirected => "Misdirected",
             Self::NoRoute => "NoRoute",
+            Self::NotSignedIn => "NotSignedIn",
+            Self::Forbidden => "Forbidden",
+            Self::ProviderAway => "ProviderAway",
             Self::NoBackend => "NoBackend",
             Self::Backend(BackendFault::Unresolved) => "BackendUnresolved",
             Self::Backend(BackendFault::NoEndpoint) => "NoEndpoint",

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use crate::login::SessionSecret;
+
 /// The gateway's limits and deadlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -27,6 +29,8 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// How long tunnels go on whose route or listener the table no longer has. Default: to their end.
     pub removed_route_drain: Option<Duration>,
+    /// What visitors' sessions are sealed with. Absent: a new one, so nobody stays signed in over a restart.
+    pub session_secret: Option<SessionSecret>,
 }
 
 impl Settings {
@@ -42,6 +46,7 @@ impl Settings {
             request_head_timeout: Duration::from_mins(1),
             connect_timeout: Duration::from_secs(5),
             removed_route_drain: None,
+            session_secret: None,
         }
     }
 }

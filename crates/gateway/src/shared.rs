@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::admission::Admission;
 use crate::http::Pool;
 use crate::load::Loads;
+use crate::login::SignIn;
 use crate::observe::Observer;
 use crate::settings::Settings;
 use crate::tls::TlsConfigs;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) loads: Loads,
     pub(crate) admission: Arc<Admission>,
     pub(crate) tunnels: Tunnels,
+    pub(crate) sign_in: SignIn,
     pub(crate) tasks: Tasks,
 }
 

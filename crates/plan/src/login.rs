@@ -22,6 +22,9 @@ pub struct Login {
     pub drain: SignedDuration,
     /// How long an app that is deleted waits for the provider to remove its clients; then they stay behind.
     pub patience: SignedDuration,
+    /// Whether the gateway is Portreeve's own. It demands sign-in of every request from the moment in which it accepts a
+    /// policy, and finds the keys of any provider by itself; nobody makes clients at the provider.
+    pub embedded: bool,
     /// Groups of the provider to which apps may add users although they were not made for them; `*` stands for all.
     pub shared_groups: Vec<String>,
 }

@@ -363,7 +363,7 @@ impl InputArgs {
         Ok(Input {
             manifests,
             state,
-            config: self.platform.into_config(LOCAL_ISSUER),
+            config: Config { login: Some(login::embedded()), ..self.platform.into_config(LOCAL_ISSUER) },
             settings,
             backends: self.backend,
             default_gateways: self.default_gateways,

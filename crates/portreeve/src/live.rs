@@ -80,7 +80,7 @@ impl Live {
         let typed: Vec<Typed> = self.objects.iter().filter_map(typed).collect();
         let mut objects = world::attach_objects(&typed);
         // Envoy Gateway does what a SecurityPolicy asks for.
-        objects.unprotectable.clear();
+        objects.security_policies.clear();
         objects
     }
 }

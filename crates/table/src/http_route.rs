@@ -6,6 +6,7 @@ use portreeve_names::{HostPattern, Hostname};
 use crate::backend::Backends;
 use crate::host_map::HostMap;
 use crate::listener::RouteId;
+use crate::login::Login;
 
 /// The HTTP routes of one listener: found by host, then by the most specific match.
 ///
@@ -29,6 +30,8 @@ pub struct HttpRoute {
     pub filters: HttpFilters,
     /// Where the request goes, when no filter answers it.
     pub backends: Arc<Backends>,
+    /// Who gets there; absent: everybody.
+    pub login: Option<Arc<Login>>,
 }
 
 /// What a request must have; every part that is present must match.

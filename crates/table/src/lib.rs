@@ -13,6 +13,7 @@ pub mod client_hello;
 mod host_map;
 mod http_route;
 mod listener;
+mod login;
 pub mod proxy_protocol;
 
 pub use address_block::{AddressBlock, InvalidAddressBlock};
@@ -23,3 +24,4 @@ pub use http_route::{
     HeaderChange, HttpFilters, HttpMatch, HttpRequestHead, HttpRoute, HttpRoutes, PathChange, PathMatch, Redirect,
 };
 pub use listener::{HttpListener, ListenerId, Port, PortKey, RouteId, Table, TcpRoute, TlsListener, TlsService};
+pub use login::{Callback, ClaimCheck, HeaderCheck, HeaderValueCheck, Login, Provider, Secret, whole};

@@ -38,8 +38,14 @@ impl<'w> Walk<'w> {
         let entry = self.matching(routes)?.ok_or_else(|| self.no_route(gateway, listener))?;
         let route = self.by_route_id(&entry.id).ok_or_else(|| self.no_route(gateway, listener))?;
         let rule = route.rules.iter().find(|rule| rule.http.matches.contains(&entry.matches));
-        let rule = rule.ok_or_else(|| self.no_route(gateway, listener))?;
         let subject = entry.id.to_string();
+        if rule.is_none() && entry.login.is_some() {
+            return Ok((
+                Hop::good("Route", subject, "answers itself: visitors sign in and out there".to_owned()),
+                None,
+            ));
+        }
+        let rule = rule.ok_or_else(|| self.no_route(gateway, listener))?;
         if let Some(unsupported) = &rule.http.unsupported {
             let finding = format!("the rule that takes it is answered with 500: {unsupported}");
             return Err(Hop::bad("Route", subject, finding, "take that out of the rule"));

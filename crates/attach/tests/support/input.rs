@@ -137,10 +137,7 @@ impl Case {
             "Secret" => objects.secrets.push(object(document)?),
             "NetworkPolicy" => objects.network_policies.push(object(document)?),
             "TestCertificate" => objects.secrets.push(object(secret(&read(document)?))?),
-            "Unprotectable" => {
-                let text = |field: &str| document[field].as_str().unwrap_or_default().to_owned();
-                objects.unprotectable.insert((text("namespace"), text("name")), text("by"));
-            }
+            "SecurityPolicy" => objects.security_policies.push(object(document)?),
             "DataPlane" => self.data_plane = read(without_kind(document))?,
             "Question" => self.questions.push(question(read(without_kind(document))?)?),
             "Settings" => self.settings.classes = classes(&document)?,

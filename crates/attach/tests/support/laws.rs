@@ -65,6 +65,12 @@ fn conditions_know_their_generation(case: &Case, attached: &Attached) -> Result<
         let metadata = metadata_of(&objects.tls_routes, status, |route| &route.metadata);
         generation(&metadata, ours.flat_map(|parent| &parent.conditions))?;
     }
+    for status in &attached.security_policies {
+        let all = status.status.ancestors.iter();
+        let ours = all.filter(|ancestor| ancestor.controller_name == super::input::CONTROLLER);
+        let metadata = metadata_of(&objects.security_policies, status, |policy| &policy.metadata);
+        generation(&metadata, ours.flat_map(|ancestor| &ancestor.conditions))?;
+    }
     Ok(())
 }
 
@@ -106,6 +112,7 @@ fn statuses(attached: &Attached) -> Vec<String> {
     all.extend(attached.listener_sets.iter().map(|status| format!("{status:?}")));
     all.extend(attached.http_routes.iter().map(|status| format!("{status:?}")));
     all.extend(attached.tls_routes.iter().map(|status| format!("{status:?}")));
+    all.extend(attached.security_policies.iter().map(|status| format!("{status:?}")));
     all
 }
 
@@ -139,7 +146,7 @@ fn shuffled(objects: &Objects, turn: usize) -> Objects {
         secrets: turned(&objects.secrets, turn),
         network_policies: turned(&objects.network_policies, turn),
         admin_policies: turned(&objects.admin_policies, turn),
-        unprotectable: objects.unprotectable.clone(),
+        security_policies: turned(&objects.security_policies, turn),
     }
 }
 
@@ -165,6 +172,7 @@ fn with_statuses(objects: &Objects, attached: &Attached) -> Objects {
         listener_sets: written!(objects.listener_sets, attached.listener_sets),
         http_routes: written!(objects.http_routes, attached.http_routes),
         tls_routes: written!(objects.tls_routes, attached.tls_routes),
+        security_policies: written!(objects.security_policies, attached.security_policies),
         ..objects.clone()
     }
 }

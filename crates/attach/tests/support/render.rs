@@ -8,7 +8,7 @@ use gateway_api::httproutes::HttpRouteStatusParents;
 use gateway_api::listenersets::ListenerSetStatusListeners;
 use gateway_api::tlsroutes::TlsRouteStatusParents;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use portreeve_attach::{Attached, StatusOf, trace};
+use portreeve_attach::{Attached, PolicyAncestor, StatusOf, trace};
 use portreeve_table::{
     BackendOptions, Backends, HeaderChange, HttpRoute, HttpRoutes, KeyPair, PathMatch, Port, Table, TcpRoute,
     TlsService,
@@ -96,6 +96,12 @@ fn statuses(attached: &Attached) -> String {
             entry(&mut text, &Entry::from(parent));
         }
     }
+    for status in &attached.security_policies {
+        head(&mut text, "SecurityPolicy", status, [].iter(), "");
+        for ancestor in &status.status.ancestors {
+            entry(&mut text, &Entry::from(ancestor));
+        }
+    }
     text
 }
 
@@ -141,6 +147,15 @@ macro_rules! entry_from_parent {
 }
 
 entry_from_parent!(HttpRouteStatusParents, TlsRouteStatusParents);
+
+impl<'a> From<&'a PolicyAncestor> for Entry<'a> {
+    fn from(ancestor: &'a PolicyAncestor) -> Self {
+        let text = |field: &str| ancestor.ancestor_ref[field].as_str().unwrap_or_default();
+        let foreign = ancestor.controller_name != super::input::CONTROLLER;
+        let more = if foreign { format!("; of {}", ancestor.controller_name) } else { String::new() };
+        Self { name: format!("{} {}", text("kind"), text("name")), conditions: &ancestor.conditions, more }
+    }
+}
 
 fn head<'a, S>(
     text: &mut String,
@@ -255,6 +270,10 @@ fn match_text(route: &HttpRoute) -> String {
 fn action_text(route: &HttpRoute) -> String {
     let filters = &route.filters;
     let mut text = String::new();
+    if let Some(login) = &route.login {
+        let who = login.allowed.iter().flatten().map(|claim| format!(" {} {}", claim.claim, claim.values.join("|")));
+        write!(text, "sign-in{} at {}, ", who.collect::<String>(), login.provider.issuer).unwrap();
+    }
     for (side, changes) in [("request", &filters.request_headers), ("response", &filters.response_headers)] {
         for change in changes {
             write!(text, "{side} {}, ", change_text(change)).unwrap();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
+use http::uri::Authority;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use portreeve_table::{
@@ -21,6 +22,7 @@ use crate::http::pool::SendError;
 use crate::http::target::Target;
 use crate::http::upgrade::Upgrade;
 use crate::http::{HttpConnection, headers};
+use crate::login::{self, Admission, Visitor};
 use crate::observe::{Access, Outcome, RequestRecord};
 
 /// Answers one request; whatever happens, there is an answer, and a record when it ends.
@@ -51,7 +53,10 @@ struct Exchange<'a> {
 
 /// What is to be done with a request: all that is needed, and nothing that keeps the table alive while it is done.
 struct Way {
-    step: Step,
+    /// Who must be let in first, where not everybody is.
+    visitor: Option<Visitor>,
+    /// Or why there is none, which is told to whoever is let in.
+    step: Result<Step, Outcome>,
     response_headers: Vec<HeaderChange>,
 }
 
@@ -71,8 +76,20 @@ enum Step {
 impl Exchange<'_> {
     /// The steps of a request, up to the head of its answer.
     async fn run(&mut self, target: &Target, mut request: Request<Incoming>) -> Result<Response<Answer>, Outcome> {
-        let Way { step, response_headers } = self.find_way(target, &mut request)?;
-        let mut response = match step {
+        let Way { visitor, step, response_headers } = self.find_way(target, &mut request)?;
+        let admission = match &visitor {
+            // Boxed, so that it adds nothing to what other requests cost.
+            Some(visitor) => match Box::pin(self.connection.shared.sign_in.admit(visitor)).await {
+                Ok(admission) => admission,
+                Err(refusal) => {
+                    self.access.record.outcome = refusal.outcome;
+                    return Ok((*refusal.response).map(Answer::Own));
+                }
+            },
+            None => Admission::default(),
+        };
+        admission.introduce(request.headers_mut());
+        let mut response = match step? {
             Step::Answer(response) => response,
             Step::Forward { endpoints, http2, upgrade, timeout: limit } => {
                 let forward = self.forward(request, &endpoints, http2, upgrade);
@@ -83,6 +100,7 @@ impl Exchange<'_> {
             }
         };
         headers::change(response.headers_mut(), &response_headers);
+        admission.remember(response.headers_mut());
         Ok(response)
     }
 
@@ -91,15 +109,21 @@ impl Exchange<'_> {
         let installed = self.connection.shared.installed();
         let routes = self.find_listener(&installed.table, target)?;
         let route = self.find_route(routes, target, request)?;
-        let step = if let Some(redirect) = &route.filters.redirect {
-            Step::Answer(self.redirect(redirect, &route.matches.path, target, request)?)
-        } else {
-            let chosen = backend::choose(&self.connection.shared, &route.backends, &mut self.access.record)?;
-            let http2 = chosen.options.http2;
-            let upgrade = self.prepare(request, target, route, http2)?;
-            Step::Forward { endpoints: chosen.endpoints, http2, upgrade, timeout: route.filters.timeout }
+        let authority = target.authority.as_ref().map(Authority::as_str);
+        let visitor = route.login.clone().map(|login| Visitor::take(login, authority, request));
+        let step = match &route.filters.redirect {
+            Some(redirect) => self.redirect(redirect, &route.matches.path, target, request).map(Step::Answer),
+            None => self.choose(target, route, request),
         };
-        Ok(Way { step, response_headers: route.filters.response_headers.clone() })
+        Ok(Way { visitor, step, response_headers: route.filters.response_headers.clone() })
+    }
+
+    /// Chooses a backend and makes the request ready for it.
+    fn choose<B>(&mut self, target: &Target, route: &HttpRoute, request: &mut Request<B>) -> Result<Step, Outcome> {
+        let chosen = backend::choose(&self.connection.shared, &route.backends, &mut self.access.record)?;
+        let http2 = chosen.options.http2;
+        let upgrade = self.prepare(request, target, route, http2)?;
+        Ok(Step::Forward { endpoints: chosen.endpoints, http2, upgrade, timeout: route.filters.timeout })
     }
 
     /// Under TLS, a host of another listener of the port is for another connection: it may have another certificate,
@@ -173,6 +197,7 @@ impl Exchange<'_> {
         let takes_trailers = headers::takes_trailers(headers);
         let upgrade = headers::remove_hop_by_hop(headers);
         let upgrade = upgrade.filter(|to| version == Version::HTTP_11 && !http2 && !headers::is_http_or_tls(to));
+        login::strip(headers);
         headers::join_cookies(headers);
         headers::set_forwarded(headers, target, self.access.record.peer.ip(), self.scheme());
         if let Some(hostname) = hostname {

@@ -178,7 +178,8 @@ pub(crate) fn filtered_routes<const N: usize>(routes: [(&str, HttpFilters, Backe
     for (path, filters, backends) in routes {
         let path_match = PathMatch::Prefix(path.to_owned());
         let matches = HttpMatch { path: path_match, method: None, headers: Vec::new(), query: Vec::new() };
-        all.insert(HostPattern::Any, HttpRoute { id: route_id(path), matches, filters, backends: Arc::new(backends) });
+        let backends = Arc::new(backends);
+        all.insert(HostPattern::Any, HttpRoute { id: route_id(path), matches, filters, backends, login: None });
     }
     all
 }

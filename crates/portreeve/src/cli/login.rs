@@ -155,6 +155,7 @@ impl LoginArgs {
             stay_open: self.auth_switch_on == SwitchOn::Open,
             drain: signed(self.gateway_drain_time),
             patience: signed(self.keycloak_removal_timeout),
+            embedded: false,
             shared_groups: self.keycloak_shared_group.clone(),
         }
     }
@@ -189,6 +190,19 @@ impl LoginArgs {
 /// `KEYCLOAK_ADMIN_PASSWORD`; empty where it is not set.
 fn admin_password() -> SecretString {
     std::env::var("KEYCLOAK_ADMIN_PASSWORD").unwrap_or_default().into()
+}
+
+/// How apps sign visitors in where Portreeve itself is the gateway, and nobody makes clients at a provider.
+pub(super) fn embedded() -> Login {
+    Login {
+        keycloak: None,
+        enforce_groups: true,
+        stay_open: false,
+        drain: SignedDuration::ZERO,
+        patience: SignedDuration::ZERO,
+        embedded: true,
+        shared_groups: Vec::new(),
+    }
 }
 
 fn signed(duration: Duration) -> SignedDuration {

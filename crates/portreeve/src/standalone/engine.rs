@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use portreeve_attach::{DataPlane, SocketState};
-use portreeve_gateway::{BindError, Gateway, Monitor, Observer, Settings};
+use portreeve_gateway::{BindError, Gateway, Monitor, Observer, SessionSecret, Settings};
 use portreeve_table::{PortKey, Table};
 
 use super::{Snapshot, StartError};
@@ -16,9 +16,11 @@ use crate::manifest::{Directory, Reading};
 use crate::records::Records;
 use crate::report::{SocketStates, rows};
 use crate::sockets::{Sockets, assign};
-use crate::state::{StateDirectory, StateError};
+use crate::state::{Secrecy, StateDirectory, StateError};
 use crate::world::{Converged, Environment, World, converge};
 
+/// What visitors' sessions are sealed with, so that they outlast the process.
+const SESSIONS_FILE: &str = "sessions.json";
 /// How often sockets and statuses may answer each other; a status that says "bound" asks for no new socket.
 const MAX_BINDINGS: usize = 4;
 /// When what failed is tried again: a socket that was in use, a disk that was full.
@@ -27,6 +29,18 @@ const RETRY: Duration = Duration::from_secs(5);
 const LONGEST_REST: Duration = Duration::from_hours(1);
 /// The shortest, so that a deadline that stays in the past costs little.
 const SHORTEST_REST: Duration = Duration::from_secs(1);
+
+/// The secret of an earlier process, or a new one; none where the system has no randomness.
+fn session_secret(state: &StateDirectory) -> Result<Option<SessionSecret>, StateError> {
+    if let Some(kept) = state.read(SESSIONS_FILE)? {
+        return Ok(Some(SessionSecret::new(kept)));
+    }
+    let secret = SessionSecret::random();
+    if let Some(secret) = &secret {
+        state.write(SESSIONS_FILE, Secrecy::Private, secret.bytes())?;
+    }
+    Ok(secret)
+}
 
 /// Owns everything that changes, and changes it in one order: read, decide, record, bind, tell.
 pub(super) struct Engine {
@@ -65,6 +79,7 @@ impl Engine {
         let reading = directory.read()?;
         let state = StateDirectory::open(&input.state)?;
         let saved = Records::peek(state.path())?;
+        let settings = Settings { session_secret: session_secret(&state)?, ..settings };
         let mut engine = Self {
             directory,
             reading,

@@ -11,6 +11,10 @@ use crate::authority::Authority;
 
 /// How often plan and attach may answer each other. A world settles in a handful of rounds; this many is a fault.
 const MAX_ROUNDS: usize = 40;
+/// The `apiVersion` of what routes and listeners are written as.
+const GATEWAY_API: &str = "gateway.networking.k8s.io/v1";
+/// Likewise of policies.
+const ENVOY_GATEWAY: &str = "gateway.envoyproxy.io/v1alpha1";
 
 /// What a world converges under.
 #[derive(Clone, Copy, Debug)]
@@ -97,26 +101,28 @@ fn execute(world: &mut World, plan: &Plan, now: Timestamp, refused: &mut Vec<Ref
 }
 
 fn write_statuses(world: &mut World, attached: &Attached, refused: &mut Vec<Refused>) -> bool {
-    let Attached { gateway_classes, gateways, listener_sets, http_routes, tls_routes, .. } = attached;
+    let Attached { gateway_classes, gateways, listener_sets, http_routes, tls_routes, security_policies, .. } =
+        attached;
     let mut changed = false;
-    changed |= write_each(world, "GatewayClass", gateway_classes, refused);
-    changed |= write_each(world, "Gateway", gateways, refused);
-    changed |= write_each(world, "ListenerSet", listener_sets, refused);
-    changed |= write_each(world, "HTTPRoute", http_routes, refused);
-    changed |= write_each(world, "TLSRoute", tls_routes, refused);
+    changed |= write_each(world, (GATEWAY_API, "GatewayClass"), gateway_classes, refused);
+    changed |= write_each(world, (GATEWAY_API, "Gateway"), gateways, refused);
+    changed |= write_each(world, (GATEWAY_API, "ListenerSet"), listener_sets, refused);
+    changed |= write_each(world, (GATEWAY_API, "HTTPRoute"), http_routes, refused);
+    changed |= write_each(world, (GATEWAY_API, "TLSRoute"), tls_routes, refused);
+    changed |= write_each(world, (ENVOY_GATEWAY, "SecurityPolicy"), security_policies, refused);
     changed
 }
 
 fn write_each<S: Serialize>(
     world: &mut World,
-    kind: &str,
+    (api_version, kind): (&str, &str),
     statuses: &[StatusOf<S>],
     refused: &mut Vec<Refused>,
 ) -> bool {
     let mut changed = false;
     for StatusOf { namespace, name, status } in statuses {
         let object = ObjectRef {
-            api_version: "gateway.networking.k8s.io/v1".to_owned(),
+            api_version: api_version.to_owned(),
             kind: kind.to_owned(),
             namespace: namespace.clone(),
             name: name.clone(),

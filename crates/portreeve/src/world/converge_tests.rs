@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use portreeve_attach::{Classes, SocketState};
-use portreeve_plan::{TenantApi, TenantApps};
+use portreeve_plan::{Login, TenantApi, TenantApps};
 use serde_json::Value;
 
 use super::super::assume;
@@ -204,7 +204,65 @@ fn a_listener_by_hand_takes_no_granted_name() {
     assert_eq!(bed.condition("ListenerSet", "by-hand", "Accepted").0, "False");
 }
 
-/// design: law 7. The embedded gateway has no sign-in, so what a policy protects is not served at all.
+/// design: law 7.
+#[test]
+fn an_app_is_served_with_its_sign_in_and_never_without() {
+    let auth = "spec: {auth: {enabled: true, provider: generic-oidc, provisionClient: false, \
+                issuerURL: 'https://id.test', groups: [staff]}, ";
+    let hub = app("hub", "hub.test").replace("spec: {", auth);
+    let secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: hub-oidc-client, namespace: team}\n\
+         stringData: {client-id: hub, client-secret: s3cret}\n";
+    let mut bed = Bed::new("");
+    bed.config.login = Some(Login {
+        keycloak: None,
+        enforce_groups: true,
+        stay_open: false,
+        drain: jiff::SignedDuration::ZERO,
+        patience: jiff::SignedDuration::ZERO,
+        embedded: true,
+        shared_groups: Vec::new(),
+    });
+    let protected = [GATEWAY, &hub, secret].concat();
+    for (text, ready) in [
+        ([GATEWAY, &hub].concat(), said("False", "ValidationFailed")),
+        (protected.clone(), said("True", "AuthConfigured")),
+        ([GATEWAY, &hub].concat(), said("False", "ValidationFailed")),
+        (protected, said("True", "AuthConfigured")),
+    ] {
+        bed.write(&text);
+        let converged = bed.settle();
+        let routes = routes_of(&converged.table);
+        assert_eq!(bed.condition("NebariApp", "hub", "AuthReady"), ready);
+        assert_eq!(routes.iter().any(|route| leads_there(route)), ready.0 == "True", "{routes:?}");
+        for route in routes.iter().filter(|route| leads_there(route)) {
+            let login = route.login.as_ref().unwrap();
+            assert_eq!((&*login.client_id, login.callback.path.as_str()), ("hub", "/oauth2/callback"));
+            assert_eq!(login.allowed.as_ref().unwrap()[0].values, ["/staff", "staff"]);
+        }
+    }
+}
+
+fn leads_there(route: &portreeve_table::HttpRoute) -> bool {
+    !route.backends.entries.is_empty()
+}
+
+fn routes_of(table: &Table) -> Vec<&portreeve_table::HttpRoute> {
+    let all = table.ports.values().flat_map(|port| match port {
+        portreeve_table::Port::Http(listeners) => {
+            listeners.iter().flat_map(|(_, listener)| listener.routes.iter()).collect::<Vec<_>>()
+        }
+        portreeve_table::Port::Tls(listeners) => listeners
+            .iter()
+            .flat_map(|(_, listener)| match &listener.service {
+                portreeve_table::TlsService::TerminateHttp { routes, .. } => routes.iter().collect::<Vec<_>>(),
+                _ => Vec::new(),
+            })
+            .collect(),
+    });
+    all.map(|(_, route)| route).filter(|route| route.id.0.contains("/hub-route")).collect()
+}
+
+/// design: law 7. Where the platform has said nothing of sign-in, what a policy protects is not served at all.
 #[test]
 fn what_must_be_protected_is_not_served_without_sign_in() {
     let policy = "---\napiVersion: gateway.envoyproxy.io/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: login, namespace: team}\n\

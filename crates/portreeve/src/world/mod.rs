@@ -300,7 +300,7 @@ pub(crate) fn attach_objects<'t>(typed: impl IntoIterator<Item = &'t Typed>) -> 
             Typed::HttpRoute(object) => objects.http_routes.push(object.clone()),
             Typed::TlsRoute(object) => objects.tls_routes.push(object.clone()),
             Typed::ReferenceGrant(object) => objects.reference_grants.push(object.clone()),
-            Typed::SecurityPolicy(policy) => objects.unprotectable.extend(protected_by(policy)),
+            Typed::SecurityPolicy(object) => objects.security_policies.push(security_policy(object)),
             Typed::NetworkPolicy(object) => objects.network_policies.push(object.clone()),
             Typed::ClusterNetworkPolicy(object) => {
                 objects.admin_policies.extend(admin_policy("ClusterNetworkPolicy", &object.metadata, &object.spec));
@@ -318,13 +318,14 @@ fn admin_policy(kind: &str, metadata: &ObjectMeta, spec: &impl Serialize) -> Opt
     AdminPolicy::read(kind, metadata.name.as_deref()?, serde_json::to_value(spec).ok()?)
 }
 
-/// The HTTPRoutes that a policy protects, and what the policy is called. The embedded gateway has no sign-in.
-fn protected_by(policy: &SecurityPolicy) -> impl Iterator<Item = ((String, String), String)> {
-    let metadata = &policy.metadata;
-    let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    let called = format!("SecurityPolicy {namespace}/{}", metadata.name.as_deref().unwrap_or_default());
-    let routes = policy.spec.targets().filter(|target| target.kind == "HTTPRoute");
-    routes.map(move |route| ((namespace.to_owned(), route.name.clone()), called.clone()))
+fn security_policy(policy: &SecurityPolicy) -> Arc<portreeve_attach::SecurityPolicy> {
+    let SecurityPolicy { metadata, spec, status } = policy;
+    let status = status.as_ref().map(|status| json!(status));
+    Arc::new(portreeve_attach::SecurityPolicy {
+        metadata: metadata.clone(),
+        spec: json!(spec),
+        status: status.and_then(|status| serde_json::from_value(status).ok()),
+    })
 }
 
 /// An owner by the key of [`Claims`].

@@ -9,6 +9,7 @@ mod definitions;
 mod disruption;
 mod login;
 mod login_provider;
+mod login_standalone;
 mod login_takeover;
 mod migration;
 mod network_policies;

@@ -36,7 +36,7 @@ fn routes(matches: Vec<(&str, &str, HttpMatch)>) -> HttpRoutes {
     for (id, hosts, matches) in matches {
         let hosts = if hosts == "*" { HostPattern::Any } else { HostPattern::parse(hosts).unwrap() };
         let (filters, backends) = (HttpFilters::default(), Arc::default());
-        routes.insert(hosts, HttpRoute { id: RouteId(id.into()), matches, filters, backends });
+        routes.insert(hosts, HttpRoute { id: RouteId(id.into()), matches, filters, backends, login: None });
     }
     routes
 }

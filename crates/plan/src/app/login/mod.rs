@@ -22,7 +22,7 @@ use crate::object::Kind;
 use crate::settled::Alarm;
 use crate::view::View;
 pub(crate) use owners::ClientOwners;
-use policy::{Credentials, Endpoints};
+use policy::{Credentials, Endpoints, Keys};
 pub(crate) use protection::may_go;
 pub(crate) use render::SignInMade;
 
@@ -173,7 +173,11 @@ impl<'a> SignIn<'a> {
             return None;
         }
         let secret = view.secret(app.namespace, &self.secret);
-        let with_id = !self.auth.provision_client && secret.is_some_and(|secret| has_key(secret, CLIENT_ID));
+        // A Secret that is away for a moment does not make it another client.
+        let went_on =
+            || live.is_some_and(|live| live.spec.other.get("oidc").is_some_and(|oidc| !oidc["clientIDRef"].is_null()));
+        let has_id = secret.map_or_else(went_on, |secret| has_key(secret, CLIENT_ID));
+        let with_id = !self.auth.provision_client && has_id;
         let credentials = Credentials { secret: &self.secret, with_id };
         let mut policy =
             policy::policy(app, self.auth, &self.endpoints(), &credentials, live, self.enforces_groups(app));
@@ -198,7 +202,7 @@ impl<'a> SignIn<'a> {
                 token: None,
                 authorization: None,
                 end_session: None,
-                keys: None,
+                keys: self.login.embedded.then_some(Keys::Discovered),
                 token_issuer: None,
             },
         }
@@ -256,7 +260,7 @@ impl Keycloak {
             token: Some(inside("token")),
             authorization: outside("auth"),
             end_session: outside("logout"),
-            keys: Some(inside("certs")),
+            keys: Some(Keys::At(inside("certs"))),
             token_issuer: self.external_realm_url.clone(),
         }
     }
@@ -307,6 +311,10 @@ const CLIENT_ID: &str = "client-id";
 fn refusal(login: &Login, auth: &AuthSpec) -> Option<Finding> {
     let invalid = |why: &str| Some(Reason::InvalidProvider.because(format!("Invalid OIDC provider: {why}")));
     match auth.provider {
+        AuthProvider::Keycloak if login.embedded => invalid(
+            "nobody makes clients at a Keycloak here: set auth.provider to generic-oidc, auth.provisionClient to false and \
+             auth.issuerURL to the realm's URL, and create the Secret of the client",
+        ),
         AuthProvider::Keycloak if login.keycloak.is_none() => {
             invalid("the platform has no Keycloak (KEYCLOAK_ENABLED)")
         }
@@ -317,7 +325,7 @@ fn refusal(login: &Login, auth: &AuthSpec) -> Option<Finding> {
         AuthProvider::GenericOidc if auth.issuer_url.as_ref().is_none_or(String::is_empty) => {
             invalid("generic-oidc needs auth.issuerURL")
         }
-        AuthProvider::GenericOidc if auth.enforce_at_gateway && login.enforce_groups && !auth.groups.is_empty() => {
+        AuthProvider::GenericOidc if auth.enforce_at_gateway && is_strict(login) && !auth.groups.is_empty() => {
             Some(Reason::GroupsNotEnforceable.because(
                 "the gateway can tell groups only with the platform's Keycloak: drop auth.groups, or let the platform \
                  allow everybody in who has signed in (--auth-groups=ignore)",
@@ -325,6 +333,11 @@ fn refusal(login: &Login, auth: &AuthSpec) -> Option<Finding> {
         }
         AuthProvider::Keycloak | AuthProvider::GenericOidc => None,
     }
+}
+
+/// Whether groups are asked for that the gateway cannot tell with any provider.
+fn is_strict(login: &Login) -> bool {
+    login.enforce_groups && !login.embedded
 }
 
 /// The Secret of a client that Portreeve does not make may be called otherwise; a name that leads nowhere is not heeded,

@@ -22,9 +22,17 @@ pub(super) struct Endpoints {
     pub(super) authorization: Option<String>,
     pub(super) end_session: Option<String>,
     /// Where its keys are; absent: the gateway cannot tell groups.
-    pub(super) keys: Option<String>,
+    pub(super) keys: Option<Keys>,
     /// Who its tokens say that it is; absent: the platform does not know.
     pub(super) token_issuer: Option<String>,
+}
+
+/// Where a provider's keys are.
+pub(super) enum Keys {
+    /// At this URL.
+    At(String),
+    /// Where its discovery document says, which the gateway reads.
+    Discovered,
 }
 
 /// By what the gateway proves itself to the provider.
@@ -61,11 +69,10 @@ pub(super) fn policy(
     }
     let mut spec = json!({ "oidc": oidc });
     if let Some(keys) = endpoints.keys.as_ref().filter(|_| enforce_groups && !auth.groups.is_empty()) {
-        let mut verifier = json!({
-            "name": VERIFIER,
-            "remoteJWKS": { "uri": keys },
-            "extractFrom": { "cookies": [format!("IdToken-{suffix}")] },
-        });
+        let mut verifier = json!({ "name": VERIFIER, "extractFrom": { "cookies": [format!("IdToken-{suffix}")] } });
+        if let Keys::At(url) = keys {
+            verifier["remoteJWKS"] = json!({ "uri": url });
+        }
         if let Some(issuer) = &endpoints.token_issuer {
             verifier["issuer"] = issuer.as_str().into();
         }

@@ -60,7 +60,8 @@ pub(super) fn closed(
         if is_open {
             continue;
         }
-        let warming = if policy.spec.other.contains_key("jwt") { WARMING } else { SignedDuration::ZERO };
+        let warms = policy.spec.other.contains_key("jwt") && !login.embedded;
+        let warming = if warms { WARMING } else { SignedDuration::ZERO };
         let drained = accepted.last_transition_time.0 + warming + login.drain;
         if drained > view.world.now {
             alarm.set(drained);

@@ -14,6 +14,7 @@ pub(super) struct LoginSetting {
     without_keycloak: bool,
     ignore_groups: bool,
     stay_open: bool,
+    embedded: bool,
     drain_seconds: i64,
     shared_groups: Vec<String>,
     /// Why the provider does nothing.
@@ -32,6 +33,7 @@ impl LoginSetting {
             enforce_groups: !self.ignore_groups,
             stay_open: self.stay_open,
             drain: SignedDuration::from_secs(self.drain_seconds),
+            embedded: self.embedded,
             patience: SignedDuration::from_mins(5),
             shared_groups: self.shared_groups.clone(),
         }

@@ -55,6 +55,11 @@ impl<'p> Browser<'p> {
         self.cookies.get(host).map(|cookies| cookies.keys().cloned().collect()).unwrap_or_default()
     }
 
+    /// The cookies of a host, by name.
+    pub(crate) fn jar(&mut self, host: &str) -> &mut BTreeMap<String, String> {
+        self.cookies.entry(host.to_owned()).or_default()
+    }
+
     /// One request.
     pub(crate) async fn get(&mut self, url: &str) -> anyhow::Result<Page> {
         self.send(Method::GET, url, None).await
@@ -69,6 +74,11 @@ impl<'p> Browser<'p> {
     /// Opens a page, signs in where it asks for it, and returns what is shown then.
     pub(crate) async fn sign_in(&mut self, url: &str, user: &str) -> anyhow::Result<Page> {
         let page = self.open(url).await?;
+        self.fill_in(page, user).await
+    }
+
+    /// Signs in on a page of Keycloak, and returns what is shown then.
+    pub(crate) async fn fill_in(&mut self, page: Page, user: &str) -> anyhow::Result<Page> {
         let action = form_action(&page.body).with_context(|| format!("no form to sign in at {page:?}"))?;
         let form = format!("username={user}&password={user}&credentialId=");
         let page = self.send(Method::POST, &action, Some(form)).await?;
@@ -90,7 +100,8 @@ impl<'p> Browser<'p> {
         self.follow(page).await
     }
 
-    async fn follow(&mut self, mut page: Page) -> anyhow::Result<Page> {
+    /// Follows the redirects of a page.
+    pub(crate) async fn follow(&mut self, mut page: Page) -> anyhow::Result<Page> {
         for _ in 0..MOST_REDIRECTS {
             let Some(location) = page.location.clone().filter(|_| (300..400).contains(&page.status)) else {
                 return Ok(page);
