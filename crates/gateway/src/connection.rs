@@ -94,6 +94,7 @@ impl Connection {
         }
         match service {
             Service::Passthrough(way) => {
+                self.place.settle();
                 let (backend, idle_timeout) = (self.connect(&way).await?, way.idle_timeout);
                 Ok(Some(OpenTunnel { client: stream, backend, idle_timeout }))
             }
@@ -126,12 +127,10 @@ impl Connection {
             let said = preface.read(parse).await?;
             Ok(Greeted { said, stream: preface.into_stream(), header: header.map(Box::new) })
         };
-        let greeted = tokio::select! {
-            read = timeout(shared.settings.hello_timeout, reading) => read.unwrap_or(Err(Outcome::HelloTimeout))?,
-            () = shared.tasks.drained_for(LATE_TIME) => return Err(Outcome::Aborted),
-        };
-        place.settle();
-        Ok(greeted)
+        tokio::select! {
+            read = timeout(shared.settings.hello_timeout, reading) => read.unwrap_or(Err(Outcome::HelloTimeout)),
+            () = shared.tasks.drained_for(LATE_TIME) => Err(Outcome::Aborted),
+        }
     }
 
     /// What the backend is told of the client: what a proxy said, or what the connection itself says.
@@ -175,6 +174,7 @@ impl Connection {
         way: Way,
     ) -> Result<(), Outcome> {
         let mut client = tls::accept(config, stream, self.shared.settings.handshake_timeout).await?;
+        self.place.settle();
         let mut backend = self.connect(&way).await?;
         let Self { shared, access, .. } = self;
         shared.tunnels.carry(&mut client, &mut backend, &mut access.record, way.idle_timeout).await

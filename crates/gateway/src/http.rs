@@ -68,6 +68,7 @@ where
     let first = asked.clone();
     let service = service_fn(move |request| {
         asked.notify_one();
+        connection.place.settle();
         exchange::exchange(connection.clone(), request)
     });
     let (stream, draining) = (TokioIo::new(stream), tasks.clone());

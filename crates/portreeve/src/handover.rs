@@ -1,6 +1,6 @@
 //! One process takes the place of another without a refused connection: it gets the listening sockets themselves.
 //!
-//! The one that serves waits at a socket in the state directory, which only its user may enter. The one that comes
+//! The one that serves waits at a socket in the state directory, where only its user is answered. The one that comes
 //! connects there, gets the sockets, serves, and says so; then the first one lets its connections end. If it never says so,
 //! the first one goes on as if nothing had happened.
 
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
 };
 use tokio::net::UnixListener;
 
@@ -55,7 +55,11 @@ impl Offer {
 
     /// The next one that comes.
     pub(crate) async fn successor(&self) -> io::Result<Successor> {
-        let stream = self.0.accept().await?.0.into_std()?;
+        let stream = self.0.accept().await?.0;
+        if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's"));
+        }
+        let stream = stream.into_std()?;
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -126,6 +130,11 @@ fn receive(stream: &UnixStream) -> io::Result<Vec<TcpListener>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
         let (mut control, mut byte) = (RecvAncillaryBuffer::new(&mut space), [0]);
         let received = recvmsg(stream, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(io::Error::other(
+                "it may not open as many files as there are sockets: raise its limit (ulimit -n)",
+            ));
+        }
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(sockets) = message {
                 listeners.extend(sockets.map(TcpListener::from));

@@ -25,6 +25,8 @@ pub struct Login {
     pub logout_path: String,
     /// Requests that are refused with 401 and never sent to sign in: those that one of these matches.
     pub deny_redirect: Vec<HeaderCheck>,
+    /// Cookies that a gateway gives to the backend under the same policy, and this one does not: a visitor's are taken away.
+    pub withheld_cookies: Vec<String>,
     /// Whether the backend gets the visitor's access token.
     pub forward_access_token: bool,
     /// Who gets in: whoever satisfies one of these; absent: whoever has signed in.

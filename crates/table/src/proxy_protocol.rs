@@ -168,9 +168,15 @@ fn parse_v2(bytes: &[u8]) -> Result<ProxyPreface, InvalidProxyHeader> {
     let Some(content) = bytes.get(V2_HEADER_LEN..len) else {
         return Ok(ProxyPreface::Incomplete { missing: len - bytes.len() });
     };
-    let (addresses, tlvs) = v2_addresses(family, content).ok_or(InvalidProxyHeader::Malformed)?;
-    check_tlvs(tlvs)?;
-    let addresses = addresses.filter(|_| version_and_command == VERSION_AND_PROXY);
+    let is_local = version_and_command == VERSION_AND_LOCAL;
+    let read = v2_addresses(family, content).filter(|(_, tlvs)| are_tlvs(tlvs));
+    let (addresses, tlvs) = match read {
+        Some((_, tlvs)) if is_local => (None, tlvs),
+        Some(read) => read,
+        // A proxy's own connection, as its health checks are, need not make sense beyond that (section 2.2).
+        None if is_local => (None, &[][..]),
+        None => return Err(InvalidProxyHeader::Malformed),
+    };
     Ok(ProxyPreface::Complete { header: ProxyHeader { addresses, tlvs: tlvs.to_vec() }, len })
 }
 
@@ -207,10 +213,10 @@ where
     Some(((address(*source, *source_port), address(*destination, *destination_port)), rest))
 }
 
-fn check_tlvs(tlvs: &[u8]) -> Result<(), InvalidProxyHeader> {
+fn are_tlvs(tlvs: &[u8]) -> bool {
     let mut each = Tlvs(tlvs);
     each.by_ref().for_each(drop);
-    if each.0.is_empty() { Ok(()) } else { Err(InvalidProxyHeader::Malformed) }
+    each.0.is_empty()
 }
 
 fn encode_v2(addresses: Option<(SocketAddr, SocketAddr)>, tlvs: &[u8]) -> Vec<u8> {

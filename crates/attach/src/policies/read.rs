@@ -82,9 +82,14 @@ struct SecretRef {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct CookieNames {
-    #[serde(rename = "accessToken")]
-    _access_token: Option<String>,
+    access_token: Option<String>,
     id_token: Option<String>,
+}
+
+impl CookieNames {
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.access_token.iter().chain(&self.id_token)
+    }
 }
 
 #[derive(Deserialize)]
@@ -165,8 +170,7 @@ struct JwtPrincipal {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Claim {
     name: String,
-    #[serde(rename = "valueType")]
-    _value_type: Option<String>,
+    value_type: Option<String>,
     values: Vec<String>,
 }
 
@@ -196,6 +200,7 @@ pub(super) fn login(policy: &SecurityPolicy, index: &Index<'_>) -> Result<Login,
         callback,
         logout_path,
         deny_redirect: deny_redirect.collect::<Result<_, _>>()?,
+        withheld_cookies: oidc.cookie_names.iter().flat_map(CookieNames::all).cloned().collect(),
         forward_access_token: oidc.forward_access_token,
         allowed: allowed(&spec)?,
     })
@@ -253,6 +258,10 @@ fn allowed(spec: &Spec) -> Result<Option<Vec<ClaimCheck>>, String> {
         return Err("spec.authorization.defaultAction must be Deny here".to_owned());
     }
     let check = |rule: &AuthorizationRule| match (rule.action.as_str(), rule.principal.jwt.claims.as_slice()) {
+        // Envoy's default matches no claim that is a list, which this gateway does.
+        ("Allow", [claim]) if claim.value_type.as_deref() != Some("StringArray") => {
+            Err(format!("spec.authorization: the claim {} must have valueType StringArray here", claim.name))
+        }
         ("Allow", [claim]) if known.is_some_and(|known| known.name == rule.principal.jwt.provider) => {
             Ok(ClaimCheck { claim: claim.name.clone(), values: claim.values.clone() })
         }

@@ -19,7 +19,7 @@ use crate::backend;
 use crate::http::answer::{self, Answer};
 use crate::http::body::{Download, Upload};
 use crate::http::pool::SendError;
-use crate::http::target::Target;
+use crate::http::target::{self, Target};
 use crate::http::upgrade::Upgrade;
 use crate::http::{HttpConnection, headers};
 use crate::login::{self, Admission, Visitor};
@@ -109,6 +109,9 @@ impl Exchange<'_> {
         let installed = self.connection.shared.installed();
         let routes = self.find_listener(&installed.table, target)?;
         let route = self.find_route(routes, target, request)?;
+        if route.login.is_none() && Self::is_protected_in_disguise(routes, target, request) {
+            return Err(Outcome::BadRequest);
+        }
         let authority = target.authority.as_ref().map(Authority::as_str);
         let visitor = route.login.clone().map(|login| Visitor::take(login, authority, request));
         let step = match &route.filters.redirect {
@@ -162,6 +165,18 @@ impl Exchange<'_> {
         let route = routes.find(target.host.as_ref(), &head).ok_or(Outcome::NoRoute)?;
         self.access.record.route = Some(route.id.clone());
         Ok(route)
+    }
+
+    /// Whether the backend may take the request for one that needs sign-in.
+    fn is_protected_in_disguise<B>(routes: &HttpRoutes, target: &Target, request: &Request<B>) -> bool {
+        let Some(path) = target::plain_path(request.uri().path()) else { return false };
+        let head = HttpRequestHead {
+            path: &path,
+            query: request.uri().query(),
+            method: request.method(),
+            headers: request.headers(),
+        };
+        routes.find(target.host.as_ref(), &head).is_some_and(|route| route.login.is_some())
     }
 
     fn redirect<B>(

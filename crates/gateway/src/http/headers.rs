@@ -40,8 +40,10 @@ pub(super) fn set_forwarded(headers: &mut HeaderMap, target: &Target, peer: IpAd
 
 /// What only a proxy may say.
 fn remove_claims(headers: &mut HeaderMap) {
+    // Many backends read `_` in a name as `-`.
     let is_claim = |name: &HeaderName| {
-        name.as_str().starts_with("x-forwarded-") || [FORWARDED.as_str(), "x-real-ip"].contains(&name.as_str())
+        let name = name.as_str().replace('_', "-");
+        name.starts_with("x-forwarded-") || [FORWARDED.as_str(), "x-real-ip"].contains(&&*name)
     };
     let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
     for name in claims {
@@ -187,6 +189,8 @@ mod tests {
             ("x-forwarded-port", "1"),
             ("x-forwarded-prefix", "/forged"),
             ("x-real-ip", "192.0.2.9"),
+            ("x_forwarded_for", "192.0.2.9"),
+            ("x_real-ip", "192.0.2.9"),
             ("forwarded", "for=192.0.2.9"),
         ]);
         set_forwarded(&mut map, &target, "::ffff:192.0.2.3".parse().unwrap(), "https");

@@ -3,6 +3,7 @@
 use http::header::{HOST, HeaderMap, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{Method, Request, Version};
+use percent_encoding::percent_decode_str;
 use portreeve_names::Hostname;
 
 use crate::observe::Outcome;
@@ -77,6 +78,36 @@ fn leaves_its_path(path: &str) -> bool {
     plain.split('/').any(|segment| matches!(segment.split(';').next(), Some("." | "..")))
 }
 
+/// The path that a backend may take this one for, if that is another: one that decodes it, merges slashes, or leaves out what
+/// follows `;`.
+pub(super) fn plain_path(path: &str) -> Option<String> {
+    if !path.contains(['%', '\\', ';']) && !path.contains("//") {
+        return None;
+    }
+    let mut decoded = path.to_owned();
+    // Some decode what was decoded.
+    for _ in 0..MAX_DISGUISES {
+        let once = percent_decode_str(&decoded).decode_utf8_lossy().into_owned();
+        if once == decoded {
+            break;
+        }
+        decoded = once;
+    }
+    let decoded = decoded.replace('\\', "/");
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in decoded.split('/').map(|segment| segment.split(';').next().unwrap_or_default()) {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            segment => segments.push(segment),
+        }
+    }
+    Some(format!("/{}", segments.join("/")))
+}
+
+/// How often a path is decoded at most.
+const MAX_DISGUISES: usize = 3;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +131,15 @@ mod tests {
         assert_eq!(host(Version::HTTP_11, "http://a.example.com/", &["b.example.com"]), name);
         assert_eq!(host(Version::HTTP_2, "https://a.example.com:8443/", &[]), name);
         assert_eq!(host(Version::HTTP_10, "/", &["a.example.com"]), name);
+    }
+
+    #[test]
+    fn a_path_is_plain_as_backends_may_take_it() {
+        assert_eq!(plain_path("/admin/x"), None);
+        for path in ["//admin", "/%61dmin", "/;x/admin", "/%2fadmin", "/a/%252e%252e/admin", "/\\admin", "/%5Cadmin;y"]
+        {
+            assert_eq!(plain_path(path).as_deref(), Some("/admin"), "{path}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! other host can set or read one (RFC 6265bis, section 4.1.3.2).
 
 use aws_lc_rs::digest::{SHA256, digest};
-use http::header::{COOKIE, HeaderMap, HeaderValue};
+use http::header::{COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
 
 /// What the names of all of them start with. Backends never see these.
 const PREFIX: &str = "__Host-portreeve-";
@@ -47,18 +47,22 @@ impl Names {
 }
 
 impl Cookies {
-    /// Takes the gateway's cookies out of the headers of a request.
-    pub(super) fn take(headers: &mut HeaderMap) -> Self {
+    /// Takes the gateway's cookies out of the headers of a request, and those of these names.
+    pub(super) fn take(headers: &mut HeaderMap, withheld: &[String]) -> Self {
         let mut own = Vec::new();
-        let has_own = |value: &HeaderValue| contains(value.as_bytes(), PREFIX.as_bytes());
-        if !headers.get_all(COOKIE).iter().any(has_own) {
+        let is_meant = |pair: &[u8]| {
+            let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
+            contains(pair, PREFIX.as_bytes()) || withheld.iter().any(|withheld| withheld.as_bytes() == name)
+        };
+        let has_meant = |value: &HeaderValue| value.as_bytes().split(|byte| *byte == b';').any(is_meant);
+        if !headers.get_all(COOKIE).iter().any(has_meant) {
             return Self(own);
         }
         let all: Vec<HeaderValue> = headers.get_all(COOKIE).iter().cloned().collect();
         headers.remove(COOKIE);
         for value in all {
             let pairs = value.as_bytes().split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-            let (ours, others): (Vec<&[u8]>, Vec<&[u8]>) = pairs.partition(|pair| contains(pair, PREFIX.as_bytes()));
+            let (ours, others): (Vec<&[u8]>, Vec<&[u8]>) = pairs.partition(|pair| is_meant(pair));
             own.extend(ours.into_iter().filter_map(|pair| {
                 let (name, value) = std::str::from_utf8(pair).ok()?.strip_prefix(PREFIX)?.split_once('=')?;
                 Some((name.to_owned(), value.to_owned()))
@@ -132,6 +136,18 @@ impl Cookies {
     }
 }
 
+/// Takes out of a backend's answer what would set the gateway's own cookies.
+pub(crate) fn guard(answer: &mut HeaderMap) {
+    let is_own = |value: &HeaderValue| contains(value.as_bytes(), PREFIX.as_bytes());
+    if answer.get_all(SET_COOKIE).iter().any(is_own) {
+        let all: Vec<HeaderValue> = answer.get_all(SET_COOKIE).iter().cloned().collect();
+        answer.remove(SET_COOKIE);
+        for value in all.into_iter().filter(|value| !is_own(value)) {
+            answer.append(SET_COOKIE, value);
+        }
+    }
+}
+
 fn set(name: &str, value: &str, more: &str) -> Option<HeaderValue> {
     format!("{PREFIX}{name}={value}; Path=/; Secure; HttpOnly; SameSite=Lax{more}").parse().ok()
 }
@@ -175,12 +191,25 @@ mod tests {
     #[test]
     fn a_backend_sees_its_own_cookies_only() {
         let mut map = headers(&["a=1; __Host-portreeve-x-0=s; b=2".to_owned(), "__Host-portreeve-y-0=t".to_owned()]);
-        let cookies = Cookies::take(&mut map);
+        let cookies = Cookies::take(&mut map, &[]);
         assert_eq!(map.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2"]);
         assert_eq!((cookies.get("x-0"), cookies.get("y-0")), (Some("s"), Some("t")));
         let mut map = headers(&["a=1;b=2".to_owned()]);
-        Cookies::take(&mut map);
+        Cookies::take(&mut map, &[]);
         assert_eq!(map[COOKIE], "a=1;b=2", "what is none of ours is not touched");
+        let mut map = headers(&["a=1; IdToken-7=forged; b=2".to_owned()]);
+        Cookies::take(&mut map, &["IdToken-7".to_owned()]);
+        assert_eq!(map[COOKIE], "a=1; b=2", "another gateway would vouch for it");
+    }
+
+    #[test]
+    fn a_backend_sets_its_own_cookies_only() {
+        let mut map = HeaderMap::new();
+        for cookie in ["a=1; Path=/", "__Host-portreeve-x-0=planted; Path=/; Secure", "b=2"] {
+            map.append(SET_COOKIE, cookie.parse().unwrap());
+        }
+        guard(&mut map);
+        assert_eq!(map.get_all(SET_COOKIE).iter().collect::<Vec<_>>(), ["a=1; Path=/", "b=2"]);
     }
 
     #[test]
@@ -189,7 +218,7 @@ mod tests {
         let large: String = (0..9000).map(|number| char::from(b'a' + u8::try_from(number % 26).unwrap())).collect();
         let (kept, _) = sent(&Cookies(Vec::new()).keep_session(&names, &large).unwrap());
         assert_eq!(kept.len(), 3);
-        let cookies = Cookies::take(&mut headers(&[kept.join("; ")]));
+        let cookies = Cookies::take(&mut headers(&[kept.join("; ")]), &[]);
         assert_eq!(cookies.session(&names).unwrap(), large);
         assert_eq!(cookies.session(&Names::of("team/other")), None);
         let (kept, forgotten) = sent(&cookies.keep_session(&names, "small").unwrap());
@@ -203,13 +232,13 @@ mod tests {
         let names = Names::of("team/app");
         let mut jar = Vec::new();
         for tab in 0..MAX_ATTEMPTS as u64 {
-            let cookies = Cookies::take(&mut headers(&[jar.join("; ")]));
+            let cookies = Cookies::take(&mut headers(&[jar.join("; ")]), &[]);
             let (kept, forgotten) =
                 sent(&cookies.keep_attempt(&names, &format!("state-{tab}"), &format!("v{tab}"), 1000 + tab).unwrap());
             assert_eq!(forgotten, 0);
             jar.extend(kept);
         }
-        let cookies = Cookies::take(&mut headers(&[jar.join("; ")]));
+        let cookies = Cookies::take(&mut headers(&[jar.join("; ")]), &[]);
         assert_eq!(cookies.attempt(&names, "state-3"), Some("v3"));
         assert_eq!(cookies.attempt(&names, "state-99"), None);
         assert_eq!(cookies.session(&names), None, "a sign-in that goes on is no session");

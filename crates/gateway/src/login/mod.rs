@@ -89,6 +89,11 @@ impl Admission {
 
     /// Gives the browser its cookies.
     pub(crate) fn remember(self, headers: &mut HeaderMap) {
+        cookies::guard(headers);
+        if !self.cookies.is_empty() {
+            // It is one visitor's, whatever the backend says of its own part.
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        }
         for cookie in self.cookies {
             headers.append(SET_COOKIE, cookie);
         }
@@ -121,6 +126,13 @@ impl Visit<'_> {
         }
         if self.visitor.path == self.login.logout_path {
             return Err(self.log_out().await);
+        }
+        if self.visitor.is_foreign {
+            return Err(refusal(
+                StatusCode::FORBIDDEN,
+                "this connection was asked for by a page of another origin",
+                Outcome::Forbidden,
+            ));
         }
         match self.session().await? {
             Some((session, cookies)) => self.with_session(&session, cookies),
@@ -240,7 +252,8 @@ impl Visit<'_> {
         let is_elsewhere = self.visitor.parameter("iss").is_some_and(|issuer| issuer != self.login.provider.issuer);
         let code = self.visitor.parameter("code").filter(|_| !is_elsewhere);
         let Some(code) = code else {
-            tracing::info!(login = %self.login.id, error = self.visitor.parameter("error"), "a sign-in came to nothing");
+            let error: Option<String> = self.visitor.parameter("error").map(|error| error.chars().take(64).collect());
+            tracing::info!(login = %self.login.id, error, "a sign-in came to nothing");
             return refusal(StatusCode::FORBIDDEN, "the identity provider did not sign you in", Outcome::NotSignedIn);
         };
         let session = match tokens::redeem(&self.sign_in.providers, self.login, attempt, code).await {
@@ -368,6 +381,7 @@ pub(crate) mod tests {
             scopes: vec!["openid".to_owned()],
             callback: Callback { authority: "app.example.com".to_owned(), path: "/oauth2/callback".to_owned() },
             logout_path: "/logout".to_owned(),
+            withheld_cookies: Vec::new(),
             deny_redirect: vec![HeaderCheck {
                 name: "X-Requested-With".to_owned(),
                 value: HeaderValueCheck::Exact("XMLHttpRequest".to_owned()),

@@ -25,6 +25,8 @@ use super::session::{Attempt, Session, claims, now};
 const CLOCK_SKEW: u64 = 60;
 /// How long tokens hold whose provider does not say, in seconds.
 const USUAL_LIFE: u64 = 300;
+/// The longest that a session goes on without a word of the provider.
+const LONGEST_LIFE: u64 = 24 * 3600;
 /// How long parallel requests get the outcome of one refresh. Some providers take a refresh token once only.
 const REMEMBERED: Duration = Duration::from_mins(1);
 /// Likewise, where the provider was away.
@@ -115,6 +117,8 @@ async fn refresh(providers: &Providers, login: &Login, session: &Session) -> Res
             }
             id_token
         }
+        // What it said at sign-in may not hold any more.
+        None if login.allowed.is_some() => return Err(Fault::Refused),
         None => session.id_token.clone(),
     };
     Ok(self::session(login, &answer, id_token, Some(token)))
@@ -122,7 +126,7 @@ async fn refresh(providers: &Providers, login: &Login, session: &Session) -> Res
 
 /// A provider that gives no new refresh token means the old one.
 fn session(login: &Login, answer: &CoreTokenResponse, id_token: String, refresh_token: Option<String>) -> Session {
-    let life = answer.expires_in().map_or(USUAL_LIFE, |life| life.as_secs());
+    let life = answer.expires_in().map_or(USUAL_LIFE, |life| life.as_secs()).min(LONGEST_LIFE);
     Session {
         id_token,
         access_token: login.forward_access_token.then(|| answer.access_token().secret().clone()),
@@ -134,8 +138,12 @@ fn session(login: &Login, answer: &CoreTokenResponse, id_token: String, refresh_
 /// What an access token says that a program brings with it.
 pub(super) async fn bearer(providers: &Providers, login: &Login, token: &str) -> Result<Value, Fault> {
     let claims = verify(providers, login, token, None).await?;
-    // Keycloak signs other tokens with the same keys, and says which they are.
-    let is_access = claims["typ"].as_str().is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+    // Other tokens are signed with the same keys. Keycloak says which they are; an ID token, which is in URLs and logs, has
+    // claims that no access token has.
+    let is_access = match claims["typ"].as_str() {
+        Some(kind) => kind.eq_ignore_ascii_case("bearer"),
+        None => ["nonce", "at_hash", "c_hash"].iter().all(|claim| claims.get(claim).is_none()),
+    };
     if is_access { Ok(claims) } else { Err(Fault::Untrusted) }
 }
 

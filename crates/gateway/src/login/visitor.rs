@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, HeaderMap, UPGRADE};
+use http::header::{AUTHORIZATION, HeaderMap, ORIGIN, UPGRADE};
 use http::{Method, Request};
 use openidconnect::url::form_urlencoded;
 use portreeve_table::Login;
@@ -11,6 +11,8 @@ use super::cookies::Cookies;
 
 /// The longest way back that is kept; browsers' cookies hold 4096 bytes.
 const MAX_BACK: usize = 2000;
+
+const SEC_FETCH_MODE: &str = "sec-fetch-mode";
 
 /// A request to something that is protected, without what nobody behind the gateway may see.
 pub(crate) struct Visitor {
@@ -21,28 +23,39 @@ pub(crate) struct Visitor {
     /// Host and port by which the browser knows the app.
     pub(super) authority: String,
     pub(super) bearer: Option<String>,
+    /// Whether a page of another origin wants a WebSocket: browsers send it with the visitor's cookies, and no script of the
+    /// app would have to agree.
+    pub(super) is_foreign: bool,
     /// Whether it may be sent to sign in: somebody sees what comes back, and nothing is lost.
     pub(super) may_be_sent: bool,
 }
 
 /// Takes the gateway's own cookies away from a request that is not protected.
 pub(crate) fn strip(headers: &mut HeaderMap) {
-    Cookies::take(headers);
+    Cookies::take(headers, &[]);
 }
 
 impl Visitor {
     /// Takes cookies and `Authorization` away from the request: who is let in is given what is meant for the backend.
     pub(crate) fn take<B>(login: Arc<Login>, authority: Option<&str>, request: &mut Request<B>) -> Self {
         let is_refused = login.deny_redirect.iter().any(|check| check.matches(request.headers()));
-        let is_page =
-            matches!(*request.method(), Method::GET | Method::HEAD) && !request.headers().contains_key(UPGRADE);
+        let asks_upgrade = request.headers().contains_key(UPGRADE) || *request.method() == Method::CONNECT;
+        // What a page fetches for itself shows nobody a form, and each answer would be a sign-in that nobody ends.
+        let navigates = request.headers().get(SEC_FETCH_MODE).is_none_or(|mode| mode == "navigate");
+        let is_page = matches!(*request.method(), Method::GET | Method::HEAD) && !asks_upgrade && navigates;
+        let authority = known_as(&login, authority);
         let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(str::to_owned));
         let headers = request.headers_mut();
+        let origin = headers.get(ORIGIN).map(|origin| {
+            let origin = origin.to_str().unwrap_or_default();
+            origin.split_once("://").map_or("", |(_, authority)| authority).to_owned()
+        });
         let authorization = headers.remove(AUTHORIZATION);
         let bearer = authorization.as_ref().and_then(|value| value.to_str().ok()).and_then(bearer);
         Self {
-            cookies: Cookies::take(headers),
-            authority: known_as(&login, authority),
+            cookies: Cookies::take(headers, &login.withheld_cookies),
+            is_foreign: asks_upgrade && origin.is_some_and(|origin| !origin.eq_ignore_ascii_case(&authority)),
+            authority,
             bearer: bearer.map(str::to_owned),
             may_be_sent: is_page && !is_refused,
             login,

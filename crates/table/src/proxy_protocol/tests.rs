@@ -43,6 +43,13 @@ fn the_binary_header_says_the_same_and_more() {
 }
 
 #[test]
+fn a_proxys_own_connection_need_not_make_sense_beyond_that() {
+    for rest in [&[0x11, 0, 0][..], &[0x12, 0, 2, 7, 7], &[0x21, 0, 3, 1, 2, 3]] {
+        check_all_prefixes(&[V2_SIGNATURE, &[0x20], rest].concat(), &ProxyHeader::default());
+    }
+}
+
+#[test]
 fn unix_sockets_and_unknown_families_have_no_address() {
     let unix = [V2_SIGNATURE, &[0x21, 0x31, 0, 216], &[b'/'; 216]].concat();
     check_all_prefixes(&unix, &ProxyHeader::default());
