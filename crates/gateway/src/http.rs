@@ -31,7 +31,7 @@ pub(crate) use pool::Pool;
 /// How large the head of a request may be, in bytes.
 const MAX_HEAD_LEN: u32 = 64 * 1024;
 
-/// How often an HTTP/2 client is asked whether it is still there, and how long it may take to answer.
+/// How often the other side of HTTP/2 is asked whether it is still there, and how long it may take to answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 

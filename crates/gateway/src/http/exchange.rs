@@ -156,13 +156,7 @@ impl Exchange<'_> {
         target: &Target,
         request: &Request<B>,
     ) -> Result<&'t HttpRoute, Outcome> {
-        let head = HttpRequestHead {
-            path: request.uri().path(),
-            query: request.uri().query(),
-            method: request.method(),
-            headers: request.headers(),
-        };
-        let route = routes.find(target.host.as_ref(), &head).ok_or(Outcome::NoRoute)?;
+        let route = route_at(request.uri().path(), routes, target, request).ok_or(Outcome::NoRoute)?;
         self.access.record.route = Some(route.id.clone());
         Ok(route)
     }
@@ -170,13 +164,7 @@ impl Exchange<'_> {
     /// Whether the backend may take the request for one that needs sign-in.
     fn is_protected_in_disguise<B>(routes: &HttpRoutes, target: &Target, request: &Request<B>) -> bool {
         let Some(path) = target::plain_path(request.uri().path()) else { return false };
-        let head = HttpRequestHead {
-            path: &path,
-            query: request.uri().query(),
-            method: request.method(),
-            headers: request.headers(),
-        };
-        routes.find(target.host.as_ref(), &head).is_some_and(|route| route.login.is_some())
+        route_at(&path, routes, target, request).is_some_and(|route| route.login.is_some())
     }
 
     fn redirect<B>(
@@ -299,4 +287,10 @@ impl Exchange<'_> {
             }
         })
     }
+}
+
+/// The route that takes the request if it asks for `path`.
+fn route_at<'t, B>(path: &str, routes: &'t HttpRoutes, target: &Target, request: &Request<B>) -> Option<&'t HttpRoute> {
+    let (query, method, headers) = (request.uri().query(), request.method(), request.headers());
+    routes.find(target.host.as_ref(), &HttpRequestHead { path, query, method, headers })
 }

@@ -41,9 +41,14 @@ pub(super) fn set_forwarded(headers: &mut HeaderMap, target: &Target, peer: IpAd
 /// What only a proxy may say.
 fn remove_claims(headers: &mut HeaderMap) {
     // Many backends read `_` in a name as `-`.
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
     let is_claim = |name: &HeaderName| {
-        let name = name.as_str().replace('_', "-");
-        name.starts_with("x-forwarded-") || [FORWARDED.as_str(), "x-real-ip"].contains(&&*name)
+        let starts_with = |claim: &str| {
+            let start = name.as_str().as_bytes().get(..claim.len());
+            start.is_some_and(|start| start.iter().copied().map(plain).eq(claim.bytes()))
+        };
+        let is = |claim: &str| name.as_str().len() == claim.len() && starts_with(claim);
+        starts_with("x-forwarded-") || is(FORWARDED.as_str()) || is("x-real-ip")
     };
     let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
     for name in claims {

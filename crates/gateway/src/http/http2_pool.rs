@@ -16,12 +16,9 @@ use tokio::time::timeout;
 use crate::backend;
 use crate::http::body::Upload;
 use crate::http::pool::SendError;
+use crate::http::{PING_INTERVAL, PING_TIMEOUT};
 use crate::settings::Settings;
 use crate::shared::Tasks;
-
-/// How often a backend is asked whether it is still there, and how long it may take to answer.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One connection for each endpoint, which all requests share; it is made anew when the backend has closed it.
 pub(super) struct Http2Pool {
